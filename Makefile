@@ -1,0 +1,48 @@
+# Fresh clone, python3 and make: `make demo` shows what posterax does, `make test` checks it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
+export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.3
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help install demo test test-all lint format types wheel clean
+
+help:
+	@echo "make demo      train on the paper's curve and on digits, print a table, save a picture"
+	@echo "make test      lint, types, tests, doctests, README, wheel"
+	@echo "make test-all  the same with the slow checks"
+	@echo "make format    let ruff rewrite the code"
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "posterax needs Python 3.11 or newer: set PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	@touch $@
+
+demo: install
+	$(BIN)/posterax demo
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: install
+	$(BIN)/mypy
+
+test: lint types
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-all: lint types
+	$(BIN)/python -m pytest -n 2
+
+format: install
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) .cache build dist demo

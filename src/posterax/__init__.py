@@ -1,0 +1,52 @@
+"""posterax: a posterior over the weights of any neural network.
+
+One model, one ``fit``, one ``Predictive``, whatever the method:
+
+    model = px.Model(network, prior, likelihood)
+    posterior = px.fit(model, (x, y), px.BayesByBackprop(), epochs=50, key=0)
+    predictive = posterior.predict(x_new, samples=100, key=1)
+    predictive.mean, predictive.epistemic, predictive.aleatoric, predictive.interval(0.9)
+"""
+
+from . import callbacks, data, likelihoods, metrics, networks, priors
+from ._version import __version__
+from .checkpoint import CheckpointError
+from .files import load
+from .fit import NonFiniteError, Validation, fit
+from .infer import (
+    NUTS,
+    BayesByBackprop,
+    DeepEnsemble,
+    ImportanceSampling,
+    MaximumAPosteriori,
+    MaximumLikelihood,
+)
+from .model import Model, Parameters
+from .posteriors import Posterior, before_data
+from .predictive import Predictive
+
+__all__ = [
+    "NUTS",
+    "BayesByBackprop",
+    "CheckpointError",
+    "DeepEnsemble",
+    "ImportanceSampling",
+    "MaximumAPosteriori",
+    "MaximumLikelihood",
+    "Model",
+    "NonFiniteError",
+    "Parameters",
+    "Posterior",
+    "Predictive",
+    "Validation",
+    "__version__",
+    "before_data",
+    "callbacks",
+    "data",
+    "fit",
+    "likelihoods",
+    "load",
+    "metrics",
+    "networks",
+    "priors",
+]

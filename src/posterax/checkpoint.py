@@ -1,0 +1,156 @@
+"""Checkpoints: written atomically, so that a killed fit resumes where it was, bit for bit."""
+
+import hashlib
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from ._tree import is_key, path_name
+
+FORMAT = 1
+
+
+class CheckpointError(ValueError):
+    """A checkpoint or file that cannot be used; the message has its path and the reason."""
+
+
+def pack(tree: Any, prefix: str) -> dict[str, np.ndarray]:
+    """The arrays of a tree by name; typed keys as their data."""
+    arrays = {}
+    for i, (path, leaf) in enumerate(jax.tree_util.tree_leaves_with_path(tree)):
+        value = jax.random.key_data(leaf) if is_key(leaf) else leaf
+        arrays[f"{prefix}/{i:04d}/{path_name(path)}"] = np.ascontiguousarray(np.asarray(value))
+    return arrays
+
+
+def unpack(template: Any, arrays: dict[str, np.ndarray], prefix: str, path: Path) -> Any:
+    """The tree again, checked against the shapes and types of a template."""
+    names = sorted(name for name in arrays if name.startswith(f"{prefix}/"))
+    leaves, treedef = jax.tree.flatten(template)
+    if len(names) != len(leaves):
+        raise CheckpointError(
+            f"{path}: {prefix} has {len(names)} arrays where the model needs {len(leaves)}"
+        )
+    return jax.tree.unflatten(
+        treedef, [_restore(path, n, arrays[n], t) for n, t in zip(names, leaves, strict=True)]
+    )
+
+
+def _restore(path: Path, name: str, value: np.ndarray, like: Any) -> jax.Array:
+    key = jnp.issubdtype(like.dtype, jax.dtypes.prng_key)
+    array = jnp.asarray(value)
+    array = jax.random.wrap_key_data(array) if key else array
+    if array.shape != like.shape or array.dtype != like.dtype:
+        raise CheckpointError(
+            f"{path}: {name} is {array.dtype}{list(array.shape)} where the model needs "
+            f"{like.dtype}{list(like.shape)}"
+        )
+    return array
+
+
+def write(path: Path, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
+    """Write arrays and a JSON header to one file: whole, or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        save_file(arrays, partial, metadata={"posterax": json.dumps(header)})
+        with partial.open("rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Arrays and header of a file; loading runs no code."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header = json.loads((file.metadata() or {})["posterax"])
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError:
+        raise
+    except (SafetensorError, KeyError, ValueError, TypeError, OSError, RecursionError) as error:
+        raise CheckpointError(f"{path}: not a posterax file, or damaged ({error})") from error
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        found = header.get("format") if isinstance(header, dict) else None
+        raise CheckpointError(f"{path}: format version {found!r}, this posterax reads {FORMAT}")
+    return arrays, header
+
+
+def data_fingerprint(tree: Any) -> str:
+    """A hash of the data's content."""
+    digest = hashlib.blake2b(digest_size=16)
+    for leaf in jax.tree.leaves(tree):
+        array = np.ascontiguousarray(np.asarray(leaf))
+        digest.update(str((array.shape, array.dtype)).encode())
+        digest.update(array.data)
+    return digest.hexdigest()
+
+
+class Checkpoints:
+    """A directory that holds one fit's latest state, and its draws in parts.
+
+    Args:
+        directory: where; made when missing.
+        identity: what the fit is (model, method, data, key); another fit's checkpoint is refused.
+    """
+
+    def __init__(self, directory: str | Path, identity: dict[str, Any]):
+        self.directory = Path(directory)
+        if self.directory.exists() and not self.directory.is_dir():
+            raise CheckpointError(f"{self.directory}: checkpoint must be a directory")
+        self.identity = identity
+        self.parts = 0
+
+    @property
+    def path(self) -> Path:
+        """The file of the latest state."""
+        return self.directory / "state.safetensors"
+
+    def add_draws(self, draws: dict[str, np.ndarray]) -> None:
+        """Store the next part of the draws; the state written after it makes it count."""
+        write(self._part(self.parts), draws, {"format": FORMAT})
+        self.parts += 1
+
+    def save(self, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
+        """Replace the latest state."""
+        full = {"format": FORMAT, "identity": self.identity, "parts": self.parts, **header}
+        write(self.path, arrays, full)
+
+    def load(self) -> tuple[dict[str, np.ndarray], dict[str, Any], list[Any]] | None:
+        """The latest state with its draws, or ``None`` where there is none."""
+        try:
+            arrays, header = read(self.path)
+        except FileNotFoundError:
+            return None
+        found = header.get("identity", {})
+        for name, value in self.identity.items():
+            if found.get(name) != value:
+                raise CheckpointError(
+                    f"{self.path}: belongs to another fit, its {name} is {_short(found.get(name))} "
+                    f"and this one's {_short(value)}; remove the directory or choose another"
+                )
+        self.parts = int(header["parts"])
+        try:
+            parts = [read(self._part(i))[0] for i in range(self.parts)]
+        except FileNotFoundError as error:
+            raise CheckpointError(
+                f"{self.path}: a part of its draws is missing ({error})"
+            ) from None
+        return arrays, header, parts
+
+    def _part(self, i: int) -> Path:
+        return self.directory / f"draws-{i:06d}.safetensors"
+
+
+def _short(value: Any) -> str:
+    text = re.sub(r"\s+", " ", str(value))
+    return text if len(text) <= 80 else text[:77] + "..."

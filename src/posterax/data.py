@@ -1,0 +1,262 @@
+"""Data: arrays on the device with weights, or batches that stream from the host.
+
+Per-example weights count everywhere: N is their sum. Rows beyond ``count`` are padding, so data
+of similar size can share one compiled program.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+class Batch(eqx.Module):
+    """What a step sees: inputs, targets, weights, and the place i = 0 … M−1 in the epoch."""
+
+    x: Any
+    y: jax.Array
+    weight: jax.Array
+    i: jax.Array
+
+
+class Data(eqx.Module):
+    """Arrays with a leading axis of examples; rows from ``count`` on are padding."""
+
+    x: Any
+    y: jax.Array
+    weight: jax.Array
+    count: Any
+
+    def batch(self, step: jax.Array, batch_size: int, batches: jax.Array, key: jax.Array) -> Batch:
+        """The minibatch of a step: gathered by a shuffled index, no copy of the data.
+
+        The order is a new permutation each epoch, computed for the indices of this batch alone.
+        """
+        if batch_size >= self.y.shape[0]:
+            return self.everything()
+        epoch, i = step // batches, step % batches
+        position = i * batch_size + jnp.arange(batch_size, dtype=jnp.int32)
+        inside = position < self.count
+        index = shuffle(jnp.where(inside, position, 0), self.count, jax.random.fold_in(key, epoch))
+        take = lambda a: jnp.take(a, index, axis=0, mode="clip")  # noqa: E731
+        weight = jnp.where(inside, take(self.weight), 0)
+        return Batch(jax.tree.map(take, self.x), take(self.y), weight, i)
+
+    def everything(self) -> Batch:
+        """The whole data as one batch."""
+        return Batch(self.x, self.y, self.weight, jnp.zeros((), jnp.int32))
+
+
+class Stack(eqx.Module):
+    """A few host batches side by side on the device: the window of a stream a chunk works on."""
+
+    x: Any
+    y: jax.Array
+    weight: jax.Array
+    first: Any
+
+    def batch(self, step: jax.Array, batch_size: int, batches: jax.Array, key: jax.Array) -> Batch:
+        """The batch of a step, which lies at ``step − first``."""
+        at = step - self.first
+        take = lambda a: jax.lax.dynamic_index_in_dim(a, at, keepdims=False)  # noqa: E731
+        return Batch(jax.tree.map(take, self.x), take(self.y), take(self.weight), step % batches)
+
+
+ROUNDS = 48
+
+
+def shuffle(index: jax.Array, count: Any, key: jax.Array) -> jax.Array:
+    """A pseudo-random permutation of 0 … count−1, evaluated at ``index`` only.
+
+    Swap-or-not (Hoang, Morris and Rogaway 2012): in each round every index is paired with a
+    partner and a hashed coin decides whether the two change places. It needs no sort, no memory,
+    and works for a ``count`` known only at run time.
+
+    Example:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> from posterax.data import shuffle
+        >>> order = shuffle(jnp.arange(10), 10, jax.random.key(0))
+        >>> sorted(order.tolist())
+        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+    """
+    n = jnp.asarray(count, jnp.uint32)
+    bits = jax.random.bits(key, (2, ROUNDS), jnp.uint32)
+    pivots = bits[0] % jnp.maximum(n, 1)
+    index = index.astype(jnp.uint32)
+    for r in range(ROUNDS):
+        pivot = pivots[r]
+        partner = jnp.where(index <= pivot, pivot - index, pivot + n - index)
+        coin = _mix(jnp.maximum(index, partner) ^ bits[1, r])
+        index = jnp.where(coin >> 31 == 1, partner, index)
+    return index.astype(jnp.int32)
+
+
+def _mix(h: jax.Array) -> jax.Array:
+    """A finaliser that spreads every input bit to the top bit (Wellons' low-bias hash)."""
+    h = (h ^ (h >> 16)) * jnp.uint32(0x7FEB352D)
+    h = (h ^ (h >> 15)) * jnp.uint32(0x846CA68B)
+    return h ^ (h >> 16)
+
+
+class Stream:
+    """A re-iterable source of batches, for data larger than memory.
+
+    Args:
+        source: anything that can be iterated again and again (a list of files' arrays, an object
+            with ``__iter__``), giving ``(x, y)`` or ``(x, y, weight)``; all batches have one size
+            but the last, which may be smaller.
+
+    Example:
+        >>> import numpy as np
+        >>> from posterax.data import Stream
+        >>> batches = [(np.zeros((4, 2)), np.zeros(4)), (np.zeros((3, 2)), np.zeros(3))]
+        >>> stream = Stream(batches)
+        >>> stream.batch_size, stream.batches, stream.total
+        (4, 2, 7.0)
+    """
+
+    def __init__(self, source: Iterable[Any]):
+        if iter(source) is source:
+            raise TypeError(
+                "data must be re-iterable: this iterator can be read once only; pass a list or "
+                "an object whose __iter__ starts anew"
+            )
+        self.source = source
+        self._iterator: Iterator[Any] = iter(())
+        self._next = 0
+        self.batches, self.total, self.batch_size = 0, 0.0, 0
+        for x, y, weight in self._parts():
+            if self.batches == 0:
+                self.batch_size, self.example = len(y), (x, y)
+            elif len(y) > self.batch_size:
+                raise ValueError(
+                    f"data: batch {self.batches} has {len(y)} rows and the first "
+                    f"{self.batch_size}: only the last may differ, and be smaller"
+                )
+            check_finite("x", x)
+            check_finite("y", y)
+            self.batches += 1
+            self.total += float(np.sum(weight))
+        if self.batches == 0:
+            raise ValueError("data is empty: the source gave no batch")
+
+    def _parts(self) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
+        for part in self.source:
+            x, y, weight = unpack(part)
+            yield x, y, weight
+
+    def targets(self) -> np.ndarray:
+        """All targets, for the checks of their values."""
+        return np.concatenate([y for _, y, _ in self._parts()])
+
+    def window(
+        self, start: int, stop: int, places: int, y_shape: tuple[int, ...], dtype: Any
+    ) -> Stack:
+        """Batches ``start … stop−1`` (steps count on through the epochs) on the device.
+
+        There are always ``places`` of them, the last repeated, so that all windows have one shape.
+        """
+        if start != self._next:
+            self._iterator, self._next = iter(()), start - start % self.batches
+        rows = []
+        while self._next < stop:
+            part = next(self._iterator, None)
+            if part is None:
+                self._iterator = self._parts()
+                continue
+            if self._next >= start:
+                rows.append(self._padded(part, y_shape, dtype))
+            self._next += 1
+        rows += [rows[-1]] * (places - len(rows))
+        stacked = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *rows)
+        x, y, weight = stacked
+        return Stack(x, y, weight, jnp.asarray(start, jnp.int32))
+
+    def _padded(self, part: Any, y_shape: tuple[int, ...], dtype: Any) -> Any:
+        x, y, weight = part
+        missing = self.batch_size - len(y)
+        pad = lambda a: np.concatenate([a, np.repeat(a[:1], missing, axis=0)])  # noqa: E731
+        weight = np.concatenate([weight, np.zeros(missing)])
+        y = pad(y).reshape(self.batch_size, *y_shape)
+        return (
+            jax.tree.map(lambda a: cast(pad(np.asarray(a)), dtype), x),
+            cast(y, dtype),
+            weight.astype(dtype),
+        )
+
+
+def unpack(data: Any, name: str = "data") -> tuple[Any, Any, Any]:
+    """Split ``(x, y)`` or ``(x, y, weight)`` and check that the lengths agree."""
+    if not isinstance(data, tuple | list) or len(data) not in (2, 3):
+        raise TypeError(
+            f"{name} must be (x, y) or (x, y, weight), got {type(data).__name__}"
+            + (f" of length {len(data)}" if isinstance(data, tuple | list) else "")
+        )
+    x, y = jax.tree.map(as_array, data[0]), as_array(data[1])
+    if np.ndim(y) == 0:
+        raise ValueError(f"y must have one entry per example, got a single number in {name}")
+    n = len(y)
+    leaves = jax.tree.leaves(x)
+    if not leaves:
+        raise ValueError(f"x holds no array in {name}")
+    for leaf in leaves:
+        if np.ndim(leaf) == 0 or len(leaf) != n:
+            raise ValueError(
+                f"x and y must have the same number of examples, got x of shape "
+                f"{np.shape(leaf)} and y of shape {np.shape(y)}"
+            )
+    if n == 0:
+        raise ValueError(f"{name} is empty: x has shape {np.shape(leaves[0])}")
+    weight = np.ones(n) if len(data) == 2 or data[2] is None else as_array(data[2])
+    if np.shape(weight) != (n,):
+        raise ValueError(f"weight must have shape ({n},), got {np.shape(weight)}")
+    check_finite("weight", weight)
+    if np.any(np.asarray(weight) < 0) or not np.any(np.asarray(weight) > 0):
+        raise ValueError("weight must be 0 or more, and not all 0")
+    return x, y, weight
+
+
+def as_array(value: Any) -> Any:
+    """Arrays as they are; lists, data frames and series as numpy arrays."""
+    array = value if isinstance(value, jax.Array | np.ndarray) else np.asarray(value)
+    if isinstance(array, np.ndarray) and array.dtype.kind not in "biuf":
+        raise TypeError(
+            f"x and y must be numeric, got an array of dtype {array.dtype}; encode text and "
+            "categories first (px.BayesianClassifier and the command line do it)"
+        )
+    return array
+
+
+def check_finite(name: str, tree: Any) -> None:
+    """Refuse NaN and infinity, with where the first one is."""
+    for leaf in jax.tree.leaves(tree):
+        host = np.asarray(leaf)
+        if host.dtype.kind != "f":
+            continue
+        bad = ~np.isfinite(host)
+        if bad.any():
+            first = tuple(int(i) for i in np.argwhere(bad)[0])
+            raise ValueError(
+                f"{name} holds {int(bad.sum())} NaN or infinite values, the first at "
+                f"{first}: {host[first]}; drop or impute them"
+            )
+
+
+def cast(array: Any, dtype: Any) -> Any:
+    """Floating arrays to the fit's precision; integers stay (labels, uint8 images)."""
+    if np.issubdtype(np.dtype(array.dtype), np.floating):
+        return array.astype(dtype)
+    return array
+
+
+def float_dtype(x: Any, params: Any) -> Any:
+    """float64 when the inputs are and JAX allows it, else the parameters' own type."""
+    floats = [a.dtype for a in jax.tree.leaves(x) if np.issubdtype(np.dtype(a.dtype), np.floating)]
+    if jax.config.read("jax_enable_x64") and any(d == np.float64 for d in floats):
+        return np.dtype(np.float64)
+    leaves = jax.tree.leaves(params)
+    return np.dtype(leaves[0].dtype) if leaves else np.dtype(np.float32)

@@ -1,0 +1,154 @@
+"""The contract of inference methods.
+
+A method is a frozen set of hyperparameters. ``method.phases(model, plan)`` gives its phases in
+order; each phase is pure and jittable, and ``px.fit`` runs them all with its one loop. Whoever
+has read one method has read them all.
+"""
+
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from ..data import Batch, Data
+from ..model import Model, Parameters
+from ..posteriors import Posterior
+from ..predictive import Targets
+
+
+class Plan(eqx.Module):
+    """What a method may know of the fit: arrays, so that another number compiles nothing."""
+
+    total: Any  # N, the sum of the weights
+    batches: Any  # M, minibatches per epoch
+    steps: Any  # all steps: of optimisation, or retained per chain
+    batch_size: int = eqx.field(static=True)
+    targets: Targets = eqx.field(static=True)
+
+
+class Draw(NamedTuple):
+    """One retained state of every chain: parameters (chain, …) and statistics (chain,)."""
+
+    parameters: Parameters
+    stats: dict[str, jax.Array]
+
+
+class Info(NamedTuple):
+    """What a step reports: numbers for the history, and a draw where the method keeps draws."""
+
+    terms: dict[str, jax.Array]
+    draw: Draw | None = None
+
+
+class Start(NamedTuple):
+    """What the first phase finds as its predecessor."""
+
+    parameters: Parameters
+    state: Any
+    posterior: Posterior | None
+    given: bool  # whether the user gave a start, or these are the network's own initial weights
+
+
+class Phase(eqx.Module):
+    """One stage of a method. Subclasses add fields of their own; all fields may be traced."""
+
+    model: Model
+    plan: Plan
+
+    title: ClassVar[str] = "fitting"
+    full_batch: ClassVar[bool] = False
+    keeps_draws: ClassVar[bool] = False
+
+    def length(self) -> int:
+        """Number of steps; 0 makes the phase atomic (``init`` alone, redone whole on resume)."""
+        return int(self.plan.steps)
+
+    def init(self, previous: Any, data: Data | None, key: jax.Array) -> Any:
+        """The state before the first step, from the previous phase's last state."""
+        raise NotImplementedError
+
+    def step(self, state: Any, batch: Batch, key: jax.Array) -> tuple[Any, Info]:
+        """One step."""
+        raise NotImplementedError
+
+    def done(self, state: Any) -> jax.Array:
+        """Whether to stop before ``length`` steps."""
+        return jnp.zeros((), bool)
+
+    def blame(self, state: Any, term: str) -> str:
+        """Which part of the objective a non-finite term is, and what to try."""
+        return f"{term}: check the scale of the data and lower the learning rate"
+
+    def finish(self, state: Any, draws: Draw | None) -> Posterior:
+        """The posterior (of the last phase); draws have axes (chain, draw, …).
+
+        Without draws it is called during the fit as well, to validate: keep it pure.
+        """
+        raise NotImplementedError
+
+
+class Method(eqx.Module):
+    """A frozen set of hyperparameters."""
+
+    counts: ClassVar[Literal["epochs", "steps"]] = "epochs"
+    default_steps: ClassVar[int] = 1000
+    full_batch: ClassVar[bool] = False
+
+    def phases(self, model: Model, plan: Plan) -> list[Phase]:
+        """The phases in order."""
+        raise NotImplementedError
+
+
+def batch_nll(
+    model: Model, params: Parameters, state: Any, batch: Batch, key: jax.Array
+) -> tuple[jax.Array, Any]:
+    """Σ weight · −log p(y | x, w) over a minibatch, training; and the network's new state."""
+    outputs, state = model.apply(params, state, batch.x, key, training=True)
+    log_p = model.likelihood_of(params, outputs, batch.x, batch.y)
+    return -jnp.sum(batch.weight * log_p), state
+
+
+def mean_nll(total: jax.Array, batch: Batch) -> jax.Array:
+    """A minibatch's NLL per data point, for people to read."""
+    mass = jnp.sum(batch.weight)
+    return total / jnp.where(mass > 0, mass, 1)
+
+
+def make_optimizer(
+    optimizer: optax.GradientTransformation | None,
+    learning_rate: Any,
+    schedule: str,
+    plan: Plan,
+) -> optax.GradientTransformation:
+    """The user's optimiser, or Adam whose rate follows the schedule over all steps."""
+    if optimizer is not None:
+        return optimizer
+
+    def rate(step: jax.Array) -> jax.Array:
+        if schedule == "constant":
+            return learning_rate
+        done = jnp.minimum(step / jnp.maximum(plan.steps, 1), 1.0)
+        return learning_rate * 0.5 * (1 + jnp.cos(jnp.pi * done))
+
+    return optax.chain(optax.scale_by_adam(), optax.scale_by_learning_rate(rate))
+
+
+def check_optimizer(optimizer: Any, learning_rate: Any, schedule: str) -> None:
+    """Refuse what ``make_optimizer`` cannot use, by name."""
+    if optimizer is not None and not isinstance(optimizer, optax.GradientTransformation):
+        raise TypeError(
+            "optimizer must be an optax transformation such as optax.adam(1e-3), got "
+            f"{type(optimizer).__name__}"
+        )
+    if not (np.isscalar(learning_rate) and float(learning_rate) > 0):  # type: ignore[arg-type]
+        raise ValueError(f"learning_rate must be a positive number, got {learning_rate!r}")
+    choose("schedule", schedule, ("cosine", "constant"))
+
+
+def choose(name: str, value: Any, options: tuple[str, ...]) -> None:
+    """Refuse an unknown option with the list of known ones."""
+    if value not in options:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")

@@ -1,0 +1,308 @@
+r"""Bayes by Backprop (Blundell et al. 2015): mean-field variational inference.
+
+Minimise, per data point, minus the evidence lower bound
+
+    F(μ, ρ) = E_q[−log p(D | w)] + KL(q(w | μ, ρ) ‖ p(w)),  q = N(μ, softplus(ρ)²)
+
+with w = μ + softplus(ρ) ε. The paper's update is used as it stands: back-propagate to w once,
+then shift and scale for μ and ρ.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from ..data import Batch, Data
+from ..model import Model, Parameters
+from ..posteriors import MeanFieldGaussian, Posterior
+from ..posteriors.gaussian import standard_normal_like
+from ..priors import is_prior
+from .base import (
+    Draw,
+    Info,
+    Method,
+    Phase,
+    Plan,
+    Start,
+    batch_nll,
+    check_optimizer,
+    choose,
+    make_optimizer,
+    mean_nll,
+)
+
+_HALF_LOG_2PI = float(0.5 * np.log(2 * np.pi))
+
+
+def minibatch_weight(weighting: str | Callable[..., Any], i: Any, batches: Any) -> jax.Array:
+    r"""π_i, the share of the KL that minibatch i = 1 … M carries; the shares sum to one.
+
+    ``"uniform"`` is 1/M (Graves 2011). ``"blundell"`` is 2^(M−i) / (2^M − 1), computed as
+    2^−i / (1 − 2^−M), since 2^M overflows.
+
+    Example:
+        >>> from posterax.infer.bayes_by_backprop import minibatch_weight
+        >>> [float(minibatch_weight("blundell", i, 2)) for i in (1, 2)]
+        [0.666..., 0.333...]
+    """
+    if callable(weighting):
+        return weighting(i, batches)
+    i, m = jnp.asarray(i, float), jnp.asarray(batches, float)
+    if weighting == "uniform":
+        return 1 / m
+    return jnp.exp2(-i) / (1 - jnp.exp2(-m))
+
+
+def inverse_softplus(sigma: jax.Array) -> jax.Array:
+    """ρ with softplus(ρ) = σ."""
+    return sigma + jnp.log(-jnp.expm1(-sigma))
+
+
+class VariationalState(NamedTuple):
+    """Means, raw deviations, the network's and the optimiser's state, and the step."""
+
+    mu: Parameters
+    rho: Parameters
+    state: Any
+    optimizer: Any
+    step: jax.Array
+
+
+class VariationalPhase(Phase):
+    """Gradient descent on minus the evidence lower bound per data point."""
+
+    method: "BayesByBackprop"
+    learning_rate: Any
+    temperature: Any
+    warmup: Any
+    initial_rho: Any
+
+    title: ClassVar[str] = "Bayes by Backprop"
+
+    def _optimizer(self) -> optax.GradientTransformation:
+        method = self.method
+        return make_optimizer(method.optimizer, self.learning_rate, method.schedule, self.plan)
+
+    def init(self, previous: Start, data: Data | None, key: jax.Array) -> VariationalState:
+        mu, rho = previous.parameters, None
+        fresh = lambda a: jnp.full(a.shape, self.initial_rho, a.dtype)  # noqa: E731
+        if previous.posterior is not None:
+            mu, std = previous.posterior.moments()
+            rho = jax.tree.map(
+                lambda s: jnp.where(s > 0, inverse_softplus(jnp.where(s > 0, s, 1)), fresh(s)), std
+            )
+        rho = jax.tree.map(fresh, mu) if rho is None else rho
+        optimizer = self._optimizer().init({"mu": mu, "rho": rho})
+        return VariationalState(mu, rho, previous.state, optimizer, jnp.zeros((), jnp.int32))
+
+    def step(
+        self, state: VariationalState, batch: Batch, key: jax.Array
+    ) -> tuple[VariationalState, Info]:
+        n, m = self.plan.total, self.plan.batches
+        share = minibatch_weight(self.method.kl_weights, batch.i + 1, m)
+        warm = jnp.minimum(1.0, (state.step + 1) / jnp.maximum(self.warmup * m, 1))
+        likelihood_scale, kl_scale = m / n, self.temperature * warm * m / n * share
+
+        samples = self.method.samples
+        keys = jax.random.split(key, samples)
+        signs = jnp.ones(samples)
+        if self.method.antithetic:
+            keys, signs = keys[jnp.arange(samples) // 2], signs.at[1::2].set(-1)
+
+        def one(sums: Any, draw: Any) -> tuple[Any, Any]:
+            key, sign = draw
+            grads, nll, kl, network_state = self._sample_gradient(
+                state, batch, key, sign, likelihood_scale, kl_scale
+            )
+            return jax.tree.map(jnp.add, sums, (grads, nll, kl)), network_state
+
+        zero = jnp.zeros((), jax.tree.leaves(state.mu)[0].dtype)
+        zeros = jax.tree.map(jnp.zeros_like, {"mu": state.mu, "rho": state.rho})
+        if samples == 1:
+            (grads, nll, kl), network_state = one((zeros, zero, zero), (keys[0], signs[0]))
+        else:
+            sums, states = jax.lax.scan(one, (zeros, zero, zero), (keys, signs))
+            grads, nll, kl = jax.tree.map(lambda a: a / samples, sums)
+            # running averages of a network with state: the mean over the samples' own
+            network_state = jax.tree.map(
+                lambda a: jnp.mean(a, 0) if jnp.issubdtype(a.dtype, jnp.inexact) else a[-1], states
+            )
+
+        # an optimiser's weight decay sees ρ as zero, so it cannot pull σ to log 2
+        seen = {"mu": state.mu, "rho": jax.tree.map(jnp.zeros_like, state.rho)}
+        updates, optimizer = self._optimizer().update(grads, state.optimizer, seen)
+        mu = optax.apply_updates(state.mu, updates["mu"])
+        rho = optax.apply_updates(state.rho, updates["rho"])
+        new = VariationalState(mu, rho, network_state, optimizer, state.step + 1)
+        return new, Info({"nll": mean_nll(nll, batch), "kl": kl / n})
+
+    def _sample_gradient(
+        self,
+        state: VariationalState,
+        batch: Batch,
+        key: jax.Array,
+        sign: jax.Array,
+        likelihood_scale: jax.Array,
+        kl_scale: jax.Array,
+    ) -> Any:
+        """Gradients for one weight sample, with NLL and KL."""
+        noise_key, network_key = jax.random.split(key)
+        noise = standard_normal_like(noise_key, state.mu)
+        noise = jax.tree.map(lambda e: sign.astype(e.dtype) * e, noise)
+        # KL first: value and shift and scale in one element-wise pass
+        kl, (kl_mu, kl_rho) = jax.value_and_grad(self._kl, argnums=(0, 1))(
+            state.mu, state.rho, noise
+        )
+        if self.method.estimator == "weight":
+            w = jax.tree.map(lambda m, r, e: m + jax.nn.softplus(r) * e, state.mu, state.rho, noise)
+
+            def nll_of(w: Parameters) -> Any:
+                return batch_nll(self.model, w, state.state, batch, network_key)
+
+            (nll, network_state), g = jax.value_and_grad(nll_of, has_aux=True)(w)
+            nll_mu = g
+            nll_rho = jax.tree.map(lambda g, e, r: g * e * jax.nn.sigmoid(r), g, noise, state.rho)
+        else:
+            (nll, network_state), (nll_mu, nll_rho) = jax.value_and_grad(
+                self._distribution_nll, argnums=(0, 1), has_aux=True
+            )(state.mu, state.rho, state.state, batch, noise_key, sign, network_key)
+        combine = lambda a, b: likelihood_scale * a + kl_scale * b  # noqa: E731
+        grads = {
+            "mu": jax.tree.map(combine, nll_mu, kl_mu),
+            "rho": jax.tree.map(combine, nll_rho, kl_rho),
+        }
+        return grads, nll, kl, network_state
+
+    def _distribution_nll(
+        self,
+        mu: Parameters,
+        rho: Parameters,
+        network_state: Any,
+        batch: Batch,
+        noise: jax.Array,
+        sign: jax.Array,
+        key: jax.Array,
+    ) -> tuple[jax.Array, Any]:
+        from .estimators import forward
+
+        sigma = jax.tree.map(jax.nn.softplus, rho)
+        outputs, network_state, params = forward(
+            self.model, self.method.estimator, mu, sigma, network_state, batch.x, noise, sign, key
+        )
+        log_p = self.model.likelihood_of(params, outputs, batch.x, batch.y)
+        return -jnp.sum(batch.weight * log_p), network_state
+
+    def _kl(self, mu: Parameters, rho: Parameters, noise: Parameters) -> jax.Array:
+        """KL(q ‖ p): closed form where there is one, else log q(w) − log p(w) at the sample."""
+
+        def leaf(prior: Any, mu: jax.Array, rho: jax.Array, noise: jax.Array) -> jax.Array:
+            sigma = jax.nn.softplus(rho)
+            closed = None
+            if self.method.kl == "auto":
+                closed = prior.kl_from_gaussian(mu, sigma)
+            if closed is not None:
+                return jnp.sum(closed)
+            log_q = -0.5 * jnp.square(noise) - jnp.log(sigma) - _HALF_LOG_2PI
+            return jnp.sum(log_q - prior.log_prob(mu + sigma * noise))
+
+        terms = jax.tree.map(leaf, self.model.priors, mu, rho, noise, is_leaf=is_prior)
+        return jax.tree.reduce(jnp.add, terms)
+
+    def blame(self, state: VariationalState, term: str) -> str:
+        if term == "nll":
+            return (
+                "likelihood (nll): lower the learning rate, standardise x and y, or start with a "
+                "smaller initial_rho"
+            )
+        sigma = [jax.nn.softplus(r) for r in jax.tree.leaves(state.rho)]
+        if not all(bool(jnp.all(jnp.isfinite(jnp.log(s)))) for s in sigma):
+            return "entropy (kl): a deviation reached 0 or infinity; lower the learning rate"
+        return "prior (kl): log p(w) is not finite; use a prior with support on the whole line"
+
+    def finish(self, state: VariationalState, draws: Draw | None) -> Posterior:
+        return MeanFieldGaussian(
+            self.model, state.state, self.plan.targets, mu=state.mu, rho=state.rho
+        )
+
+
+class BayesByBackprop(Method):
+    r"""Mean-field Gaussian variational inference with the reparameterization trick.
+
+    The objective is minus the ELBO per data point, mean NLL + KL / N: batch size, data size and
+    reduction never have to be balanced by hand.
+
+    Args:
+        estimator: how the likelihood's gradient is sampled. ``"weight"``: one weight sample for
+            the whole batch (the paper's); ``"local"``: pre-activations are sampled, example by
+            example, with less variance; ``"flipout"``: weight samples decorrelated between
+            examples by signs.
+        samples: weight samples per step.
+        antithetic: use ε and −ε in pairs (``samples`` even).
+        kl: ``"auto"``, closed form where there is one and Monte Carlo otherwise; or
+            ``"monte_carlo"``, with the same sample as the likelihood (the paper's).
+        kl_weights: how minibatch i of M shares the KL: ``"uniform"`` 1/M, ``"blundell"``
+            2^(M−i)/(2^M−1), or a function of (i, M) whose values sum to 1.
+        temperature: weight of the KL; 1 is the posterior, below 1 a colder one.
+        kl_warmup: epochs over which the KL's weight grows from 0.
+        initial_rho: where ρ starts; σ = softplus(ρ).
+        learning_rate: the step size of Adam.
+        schedule: ``"cosine"`` (the rate falls to zero over the fit) or ``"constant"``.
+        optimizer: any optax transformation instead of Adam; it sees the tree {mu, rho}.
+
+    Example:
+        >>> import numpy as np
+        >>> import posterax as px
+        >>> x = np.linspace(-1, 1, 64)[:, None].astype("float32")
+        >>> model = px.Model(
+        ...     px.networks.MLP(1, 1, (16,), key=0),
+        ...     prior=px.priors.ScaleMixture(pi=0.5, sigma1=1.0, sigma2=0.1),
+        ...     likelihood=px.likelihoods.Gaussian(noise=0.1),
+        ... )
+        >>> posterior = px.fit(model, (x, x**2), px.BayesByBackprop(samples=2), epochs=3, key=0)
+        >>> sorted(posterior.history)
+        ['kl', 'nll']
+
+    Reference:
+        Blundell, Cornebise, Kavukcuoglu and Wierstra, *Weight uncertainty in neural networks*,
+        ICML 2015. The KL is in closed form here where the paper samples it.
+    """
+
+    estimator: str = "weight"
+    samples: int = 1
+    antithetic: bool = False
+    kl: str = "auto"
+    kl_weights: str | Callable[..., Any] = "uniform"
+    temperature: float = 1.0
+    kl_warmup: float = 0.0
+    initial_rho: float = -5.0
+    learning_rate: float = 1e-3
+    schedule: str = "cosine"
+    optimizer: Any = None
+
+    def __check_init__(self) -> None:
+        choose("estimator", self.estimator, ("weight", "local", "flipout"))
+        choose("kl", self.kl, ("auto", "monte_carlo"))
+        if not callable(self.kl_weights):
+            choose("kl_weights", self.kl_weights, ("uniform", "blundell"))
+        if int(self.samples) != self.samples or self.samples < 1:
+            raise ValueError(f"samples must be a whole number of 1 or more, got {self.samples!r}")
+        if self.antithetic and self.samples % 2:
+            raise ValueError(f"antithetic pairs need an even number of samples, got {self.samples}")
+        if not self.temperature >= 0:
+            raise ValueError(f"temperature must be 0 or more, got {self.temperature!r}")
+        if not self.kl_warmup >= 0:
+            raise ValueError(f"kl_warmup must be 0 epochs or more, got {self.kl_warmup!r}")
+        check_optimizer(self.optimizer, self.learning_rate, self.schedule)
+
+    def phases(self, model: Model, plan: Plan) -> list[Phase]:
+        numbers = (self.learning_rate, self.temperature, self.kl_warmup, self.initial_rho)
+        # they travel as arrays, so that another rate or temperature compiles nothing
+        choices = dataclasses.replace(
+            self, learning_rate=1.0, temperature=1.0, kl_warmup=0.0, initial_rho=0.0
+        )
+        return [VariationalPhase(model, plan, choices, *(jnp.asarray(v) for v in numbers))]

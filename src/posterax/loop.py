@@ -1,0 +1,109 @@
+"""The compiled part of ``fit``: many steps in one program, the host touched only in between."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from ._tree import tree_bytes, tree_select
+from .data import Data, Stack
+from .infer.base import Draw, Info, Phase
+
+MOST_STEPS = 2048  # per chunk: the size of the history buffer
+DRAW_BYTES = 64 * 2**20  # per chunk: the size of the draws buffer
+
+
+class Chunk(NamedTuple):
+    """What a chunk of steps gives back."""
+
+    state: Any
+    terms: dict[str, jax.Array]  # (capacity,) each; the first ``taken`` are filled
+    draws: Draw | None  # (capacity, chain, …)
+    taken: jax.Array
+    finite: jax.Array
+    done: jax.Array
+
+
+def capacity(info: Info, thin: int) -> tuple[int, int]:
+    """How many steps fit into the buffers of a chunk: of history, and of draws."""
+    if info.draw is None:
+        return MOST_STEPS, 0
+    most = max(1, min(MOST_STEPS, DRAW_BYTES // max(tree_bytes(info.draw), 1)))
+    return min(MOST_STEPS, most * thin), most
+
+
+@eqx.filter_jit
+def start_phase(phase: Phase, previous: Any, data: Data | None, key: jax.Array) -> Any:
+    """The phase's first state."""
+    return phase.init(previous, data, key)
+
+
+def abstract_info(phase: Phase, state: Any, data: Data | Stack, key: jax.Array) -> Info:
+    """Shapes of what a step reports, without running one."""
+    first = jnp.zeros((), jnp.int32)
+    return eqx.filter_eval_shape(
+        lambda p, s, d, k: p.step(s, _batch(p, d, first, k), k)[1], phase, state, data, key
+    )
+
+
+def _batch(phase: Phase, data: Data | Stack, step: jax.Array, key: jax.Array) -> Any:
+    if phase.full_batch and isinstance(data, Data):
+        return data.everything()
+    return data.batch(step, phase.plan.batch_size, phase.plan.batches, key)
+
+
+# The state is donated: its buffers are written in place. Everything else comes first.
+@eqx.filter_jit(donate="all-except-first")
+def run_chunk(fixed: tuple[Any, ...], state: Any) -> Chunk:
+    """Steps ``start … stop−1`` of a phase, fewer when it is done or a term is not finite.
+
+    The number of steps is an argument, not a constant: one compilation serves every chunk.
+    A step whose terms are not all finite is not taken, so the last finite state is kept.
+    """
+    phase, data, key, start, stop, thin, rows, draw_rows, block = fixed
+    order_key, step_key = jax.random.split(key)
+    reported = abstract_info(phase, state, data, key)
+    terms = {name: jnp.zeros((rows,), a.dtype) for name, a in reported.terms.items()}
+    draws = jax.tree.map(lambda a: jnp.zeros((draw_rows, *a.shape), a.dtype), reported.draw)
+
+    def step(carry: Any, _: Any) -> tuple[Any, None]:
+        state, terms, draws, t, finite, done = carry
+        active = (t < stop) & finite & ~done
+        new, info = phase.step(
+            state, _batch(phase, data, t, order_key), jax.random.fold_in(step_key, t)
+        )
+        sound = jax.tree.reduce(
+            jnp.logical_and, jax.tree.map(lambda a: jnp.all(jnp.isfinite(a)), info.terms)
+        )
+        # selecting by a scalar fuses with the update's own writes
+        state = tree_select(active & sound, new, state)
+        put = lambda buffer, value, at: buffer.at[at].set(value, mode="drop")  # noqa: E731
+        row = jnp.where(active, t - start, rows)
+        terms = jax.tree.map(lambda b, v: put(b, v, row), terms, info.terms)
+        if draws is not None:
+            kept = active & sound & ((t + 1) % thin == 0)
+            at = jnp.where(kept, (t + 1) // thin - 1 - start // thin, draw_rows)
+            draws = jax.tree.map(lambda b, v: put(b, v, at), draws, info.draw)
+        done = done | (active & phase.done(state))
+        t = jnp.where(active & sound, t + 1, t)
+        return (state, terms, draws, t, finite & (sound | ~active), done), None
+
+    def several(carry: Any) -> Any:
+        if block == 1:
+            return step(carry, None)[0]
+        # a device that must ask the host whether to go on is asked once a block
+        return jax.lax.scan(step, carry, None, length=block)[0]
+
+    true, false = jnp.ones((), bool), jnp.zeros((), bool)
+    state, terms, draws, t, finite, done = jax.lax.while_loop(
+        lambda carry: (carry[3] < stop) & carry[4] & ~carry[5],
+        several,
+        (state, terms, draws, start, true, false),
+    )
+    return Chunk(state, terms, draws, t - start, finite, done)
+
+
+def block_length(phase: Phase) -> int:
+    """Steps between two looks at the loop's condition: free on a CPU, a wait on a GPU."""
+    return 1 if jax.default_backend() == "cpu" or phase.full_batch else 32

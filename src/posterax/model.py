@@ -1,0 +1,242 @@
+r"""A model: network + prior + likelihood, and the joint density they define.
+
+log p(D, w) = log p(w) + Σₙ weightₙ · log p(yₙ | f(xₙ; w))
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ._tree import named_leaves, path_name, tree_size
+from .data import as_array, cast
+from .likelihoods import Likelihood
+from .networks import Network, as_network
+from .priors import PerWeight, Prior, as_prior, is_prior
+
+
+class Parameters(NamedTuple):
+    """Everything that is uncertain: the network's weights and the likelihood's own parameters."""
+
+    network: Any
+    likelihood: Any
+
+
+class Model(eqx.Module):
+    r"""A network whose weights have a prior, and a likelihood for its outputs.
+
+    Args:
+        network: an Equinox module (``(module, state)`` for a stateful one), a Flax NNX module, or
+            a plain pair ``(params, apply)``.
+        prior: a prior of ``px.priors``, or any numpyro distribution over the real line.
+        likelihood: one of ``px.likelihoods``.
+        compute_dtype: precision of the network's forward and backward pass, for instance
+            ``"bfloat16"`` on an accelerator; parameters keep their own.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import posterax as px
+        >>> model = px.Model(
+        ...     px.networks.MLP(1, 1, (8,), key=0),
+        ...     prior=px.priors.Gaussian(1.0),
+        ...     likelihood=px.likelihoods.Gaussian(noise=0.1),
+        ... )
+        >>> x, y = jnp.ones((3, 1)), jnp.zeros((3, 1))
+        >>> model.log_joint(model.parameters, x, y).shape
+        ()
+    """
+
+    network: Network
+    prior: Prior
+    likelihood: Likelihood
+    priors: Parameters
+    parameters: Parameters
+    compute_dtype: str | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        network: Any,
+        prior: Any = None,
+        likelihood: Any = None,
+        *,
+        compute_dtype: str | None = None,
+    ):
+        self.network = as_network(network)
+        if not jax.tree.leaves(self.network.params):
+            raise ValueError("network has no floating point parameters to be uncertain about")
+        if not isinstance(likelihood, Likelihood):
+            raise TypeError(
+                "likelihood must be one of px.likelihoods (Gaussian, Categorical, Bernoulli, "
+                f"Poisson, StudentT, MultivariateGaussian, From), got {type(likelihood).__name__}"
+            )
+        self.prior = as_prior(_default_prior() if prior is None else prior)
+        self.likelihood = likelihood
+        self.compute_dtype = None if compute_dtype is None else np.dtype(compute_dtype).name
+        # the likelihood's parameters need the shape of the targets, which the data will tell
+        self.parameters = Parameters(self.network.params, {})
+        self.priors = Parameters(self.prior.resolve(self.network.params, self.network.fan_in), {})
+
+    def for_targets(self, target_shape: tuple[int, ...], dtype: Any) -> "Model":
+        """The same model with the likelihood's parameters made, in the precision of the fit."""
+        to = lambda tree: jax.tree.map(lambda a: jnp.asarray(a, dtype), tree)  # noqa: E731
+        network = eqx.tree_at(lambda n: n.params, self.network, to(self.network.params))
+        own = to(self.likelihood.init(target_shape))
+        if isinstance(self.prior, PerWeight):
+            own_priors = self.prior.resolve_likelihood()
+        else:
+            own_priors = self.likelihood.priors(own)
+        return eqx.tree_at(
+            lambda m: (m.network, m.parameters, m.priors),
+            self,
+            (
+                network,
+                Parameters(network.params, own),
+                Parameters(self.priors.network, own_priors),
+            ),
+            is_leaf=lambda node: isinstance(node, dict),
+        )
+
+    def init(self, key: jax.Array) -> Parameters:
+        """A fresh start for all parameters."""
+        return Parameters(self.network.init(key), self.parameters.likelihood)
+
+    def apply(
+        self, params: Parameters, state: Any, x: Any, key: jax.Array | None, training: bool
+    ) -> tuple[jax.Array, Any]:
+        """Outputs of the network for a batch, and its state after it."""
+        weights = params.network
+        inputs, _ = self.likelihood.split(x)
+        if self.compute_dtype is not None:
+            low = jnp.dtype(self.compute_dtype)
+            weights = jax.tree.map(lambda a: a.astype(low), weights)
+            inputs = jax.tree.map(lambda a: cast(a, low), inputs)
+        outputs, state = self.network.apply(weights, state, inputs, key, training)
+        if self.compute_dtype is not None:
+            outputs = outputs.astype(jax.tree.leaves(params)[0].dtype)
+        return outputs, state
+
+    def log_prior(self, params: Parameters) -> jax.Array:
+        """log p(w), summed over all parameters."""
+        terms = jax.tree.map(
+            lambda prior, w: jnp.sum(prior.log_prob(w)), self.priors, params, is_leaf=is_prior
+        )
+        return jax.tree.reduce(jnp.add, terms)
+
+    def log_likelihood(
+        self,
+        params: Parameters,
+        x: Any,
+        y: Any,
+        weight: Any = None,
+        *,
+        key: jax.Array | None = None,
+        state: Any = None,
+    ) -> jax.Array:
+        """Σₙ weightₙ · log p(yₙ | xₙ, w)."""
+        per_example = self.pointwise(params, x, y, key=key, state=state)
+        return jnp.sum(per_example if weight is None else weight * per_example)
+
+    def pointwise(
+        self, params: Parameters, x: Any, y: Any, *, key: jax.Array | None = None, state: Any = None
+    ) -> jax.Array:
+        """log p(yₙ | xₙ, w) of each example, the network in prediction mode."""
+        state = self.network.state if state is None else state
+        outputs, _ = self.apply(params, state, x, key, training=False)
+        return self.likelihood_of(params, outputs, x, y)
+
+    def likelihood_of(self, params: Parameters, outputs: jax.Array, x: Any, y: Any) -> jax.Array:
+        """log p(yₙ | outputsₙ) of each example."""
+        _, side = self.likelihood.split(x)
+        return self.likelihood.log_prob(outputs, jnp.asarray(y), params.likelihood, side)
+
+    def log_joint(self, params: Parameters, x: Any, y: Any, weight: Any = None) -> jax.Array:
+        """log p(D, w) = log p(w) + log p(D | w)."""
+        return self.log_prior(params) + self.log_likelihood(params, x, y, weight)
+
+    def sample_prior(self, key: jax.Array) -> Parameters:
+        """One draw of all parameters from the prior."""
+        leaves, treedef = jax.tree.flatten(self.priors, is_leaf=is_prior)
+        values = jax.tree.leaves(self.parameters)
+        keys = jax.random.split(key, len(leaves))
+        drawn = [
+            prior.sample(k, value.shape, value.dtype)
+            for prior, value, k in zip(leaves, values, keys, strict=True)
+        ]
+        return jax.tree.unflatten(treedef, drawn)
+
+    def check(self, x: Any, y: Any) -> tuple[int, ...]:
+        """Check that network, likelihood and data fit; returns the shape of one target."""
+        inputs, side = self.likelihood.split(x)
+        probe = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, _canonical(a)), inputs)
+        try:
+            output_shape = self.network.output_shape(probe)
+        except (TypeError, ValueError) as error:
+            shapes = ", ".join(str(np.shape(leaf)) for leaf in jax.tree.leaves(inputs))
+            raise ValueError(f"x of shape {shapes} does not fit the network: {error}") from error
+        n = len(y)
+        if len(output_shape) == 0 or output_shape[0] != n:
+            raise ValueError(
+                f"network: the output for {n} examples has shape {output_shape}; its first axis "
+                "must be the examples"
+            )
+        target = self.likelihood.check(output_shape, y)
+        self.likelihood.check_values(np.asarray(y), output_shape)
+        if side is not None and (np.shape(side)[0] != n or not np.all(np.asarray(side) > 0)):
+            raise ValueError("x: the exposure must be positive, one for each example")
+        return target
+
+    def fingerprint(self) -> str:
+        """A hash of the network's tree, to recognise it when a file is loaded."""
+        return self.network.fingerprint()
+
+    def summary(self) -> str:
+        """A table of the parameters, their priors, and how many numbers inference will hold."""
+        priors = named_leaves(self.priors, is_leaf=is_prior)
+        rows = [("parameter", "shape", "prior", "weights")]
+        for path, leaf in jax.tree_util.tree_leaves_with_path(self.parameters):
+            name = path_name(path)
+            shape = " × ".join(map(str, leaf.shape)) or "scalar"
+            rows.append((name, shape, describe(priors[name]), f"{leaf.size:,}"))
+        widths = [max(len(row[i]) for row in rows) for i in range(4)]
+        lines = [
+            f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c:<{widths[2]}}  {d:>{widths[3]}}"
+            for a, b, c, d in rows
+        ]
+        rule = "-" * len(lines[0])
+        total = tree_size(self.parameters)
+        return "\n".join(
+            [
+                *[lines[0], rule, *lines[1:], rule],
+                f"{total:,} weights, {2 * total:,} variational parameters (a mean and a deviation "
+                f"each)",
+                f"likelihood: {describe(self.likelihood)}",
+            ]
+        )
+
+
+def describe(module: eqx.Module) -> str:
+    """A prior or likelihood as its call, numbers rounded."""
+    parts = []
+    for name, value in vars(module).items():
+        if value is None or name in ("initial", "params", "cholesky") or callable(value):
+            continue
+        if isinstance(value, np.ndarray | jax.Array):
+            value = f"{float(value):.4g}" if np.ndim(value) == 0 else f"array{np.shape(value)}"
+            if name == "loc" and value == "0":
+                continue
+        elif value is False:
+            continue
+        parts.append(f"{name}={value}")
+    return f"{type(module).__name__}({', '.join(parts)})"
+
+
+def _canonical(a: Any) -> Any:
+    return jax.dtypes.canonicalize_dtype(as_array(a).dtype)
+
+
+def _default_prior() -> Prior:
+    from .priors import Gaussian
+
+    return Gaussian(1.0)

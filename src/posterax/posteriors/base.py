@@ -1,0 +1,165 @@
+"""What inference returns: something to sample from, predict with, save, and learn on with."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._keys import KeyLike, as_key
+from ..data import as_array, cast, check_finite
+from ..model import Model, Parameters
+from ..predictive import BLOCK_BYTES, Particles, Predictive, Targets
+from ..priors import PerWeight
+
+
+class Record:
+    """How a posterior came about: settings and history. Not part of any computation."""
+
+    def __init__(
+        self,
+        method: str = "",
+        settings: dict[str, Any] | None = None,
+        history: dict[str, np.ndarray] | None = None,
+        final: Any = None,
+    ):
+        self.method = method
+        self.settings = settings or {}
+        self.history = history or {}
+        self.final = final  # where the fit stopped, to continue from
+
+
+class Posterior(eqx.Module):
+    """A distribution over the parameters of a model, given data.
+
+    Subclasses say how a draw is identified (``particles``) and made (``parameters``); sampling,
+    expectations, prediction, saving and moment matching follow.
+    """
+
+    model: Model
+    state: Any
+    targets: Targets = eqx.field(static=True)
+    record: Any = eqx.field(default=None, kw_only=True)
+
+    # -- what a family gives
+
+    def particles(self, key: jax.Array, samples: int | None) -> Particles:
+        """Identities of draws with their weights; ``None`` means the family's own number."""
+        raise NotImplementedError
+
+    def parameters(self, identity: Any) -> Parameters:
+        """The draw with this identity: pure, so that it can be made inside a compiled program."""
+        raise NotImplementedError
+
+    def network_state(self, identity: Any) -> Any:
+        """The network's state (running averages) that goes with a draw."""
+        return self.state
+
+    def moments(self) -> tuple[Parameters, Parameters]:
+        """Mean and standard deviation of every parameter."""
+        raise NotImplementedError
+
+    # -- what follows
+
+    @property
+    def history(self) -> dict[str, np.ndarray]:
+        """The course of the fit, an array for each quantity (``nll``, ``kl``, …)."""
+        return self.record.history if self.record is not None else {}
+
+    def bare(self) -> "Posterior":
+        """Without the record, as compiled programs take it."""
+        return eqx.tree_at(lambda p: p.record, self, None, is_leaf=lambda n: n is None)
+
+    def sample(self, key: KeyLike, n: int) -> Parameters:
+        """``n`` draws of all parameters, on a leading axis."""
+        if n < 1:
+            raise ValueError(f"n must be 1 or more, got {n}")
+        pick, draw = jax.random.split(as_key(key))
+        ids, weights = self.particles(draw, n)
+        if len(weights) != n or not bool(jnp.all(weights == weights[0])):
+            index = jax.random.choice(pick, len(weights), (n,), p=weights)
+            ids = jax.tree.map(lambda a: a[index], ids)
+        return _draw_many(self.bare(), ids)
+
+    def expectation(
+        self, function: Callable[[Parameters], Any], *, samples: int | None = None, key: KeyLike = 0
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """E[F(w) | D] and its Monte Carlo standard error.
+
+        Args:
+            function: F, from parameters to an array.
+            samples: draws to use (default: the posterior's own number).
+            key: an int or a JAX key.
+        """
+        ids, weights = self.particles(as_key(key), samples)
+        values = _evaluate(function, self.bare(), ids)
+        values, w = np.asarray(values), np.asarray(weights, np.float64)
+        mean = np.tensordot(w, values, axes=1)
+        # independent draws with weights: the delta method for a self-normalised average
+        error = np.sqrt(np.tensordot(np.square(w), np.square(values - mean), axes=1))
+        return mean, error
+
+    def predict(
+        self,
+        x: Any,
+        *,
+        samples: int | None = None,
+        key: KeyLike = 0,
+        block_bytes: int = BLOCK_BYTES,
+    ) -> Predictive:
+        """The predictive distribution at new inputs.
+
+        Args:
+            x: inputs, in the form of the training inputs.
+            samples: posterior draws to average over (default: 100, or all stored draws).
+            key: an int or a JAX key; the same key gives the same predictions.
+            block_bytes: bound on the working memory of one block of inputs.
+        """
+        x = jax.tree.map(as_array, x)
+        if not jax.tree.leaves(x) or len(jax.tree.leaves(x)[0]) == 0:
+            raise ValueError("x is empty: predict needs at least one input")
+        check_finite("x", x)
+        dtype = jax.tree.leaves(self.model.parameters)[0].dtype
+        x = jax.tree.map(lambda a: cast(a, dtype), x)
+        try:
+            inputs = self.model.likelihood.split(x)[0]
+            self.model.network.output_shape(
+                jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), inputs)
+            )
+        except (TypeError, ValueError) as error:
+            shapes = ", ".join(str(np.shape(leaf)) for leaf in jax.tree.leaves(x))
+            raise ValueError(f"x of shape {shapes} does not fit the network: {error}") from error
+        if samples is not None and samples < 1:
+            raise ValueError(f"samples must be 1 or more, got {samples}")
+        weights_key, noise_key = jax.random.split(as_key(key))
+        particles = self.particles(weights_key, samples)
+        return Predictive(self, x, particles, noise_key, block_bytes=block_bytes)
+
+    def as_prior(self) -> PerWeight:
+        """This posterior as the prior of the next data, a Gaussian with its moments."""
+        mean, std = self.moments()
+        if any(float(jnp.min(s)) <= 0 for s in jax.tree.leaves(std) if s.size):
+            raise ValueError(
+                f"{type(self).__name__} has parameters without spread, so it is no prior: "
+                "fit with a method that gives every weight a deviation"
+            )
+        return PerWeight(mean, std)
+
+    def save(self, path: str | Path) -> None:
+        """Write to one file (safetensors with a JSON header); see ``px.load``."""
+        from ..files import save
+
+        save(self, path)
+
+
+@eqx.filter_jit
+def _draw_many(posterior: Posterior, ids: Any) -> Parameters:
+    return jax.lax.map(posterior.parameters, ids)
+
+
+@eqx.filter_jit
+def _evaluate(function: Callable[..., Any], posterior: Posterior, ids: Any) -> Any:
+    return jax.lax.map(lambda i: function(posterior.parameters(i)), ids)

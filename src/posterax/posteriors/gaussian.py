@@ -1,0 +1,50 @@
+"""The mean-field Gaussian posterior of variational inference."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..model import Parameters
+from ..predictive import Particles
+from .base import Posterior
+
+
+class MeanFieldGaussian(Posterior):
+    r"""q(w) = ∏ᵢ N(wᵢ | μᵢ, σᵢ²) with σ = softplus(ρ).
+
+    ``mu`` and ``rho`` are trees like the model's parameters.
+    """
+
+    mu: Parameters
+    rho: Parameters
+
+    def particles(self, key: jax.Array, samples: int | None) -> Particles:
+        n = 100 if samples is None else samples
+        return Particles(jax.random.split(key, n), jnp.full((n,), 1 / n))
+
+    def parameters(self, identity: Any) -> Parameters:
+        return sample_gaussian(identity, self.mu, self.sigma())
+
+    def sigma(self) -> Parameters:
+        """Standard deviations."""
+        return jax.tree.map(jax.nn.softplus, self.rho)
+
+    def moments(self) -> tuple[Parameters, Parameters]:
+        return self.mu, self.sigma()
+
+
+def standard_normal_like(key: jax.Array, tree: Any) -> Any:
+    """Independent N(0, 1) noise in the shape of a tree."""
+    leaves, treedef = jax.tree.flatten(tree)
+    keys = jax.random.split(key, len(leaves))
+    return jax.tree.unflatten(
+        treedef,
+        [jax.random.normal(k, a.shape, a.dtype) for k, a in zip(keys, leaves, strict=True)],
+    )
+
+
+def sample_gaussian(key: jax.Array, mu: Any, sigma: Any) -> Any:
+    """w = μ + σ ε."""
+    noise = standard_normal_like(key, mu)
+    return jax.tree.map(lambda m, s, e: m + s * e, mu, sigma, noise)

@@ -1,0 +1,50 @@
+"""The prior in the role of a posterior: what the model believes before any data."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..data import as_array
+from ..model import Model, Parameters
+from ..predictive import Particles, Targets
+from .base import Posterior
+
+
+class PriorPosterior(Posterior):
+    """Draws from the prior; its ``predict`` is the prior predictive."""
+
+    def particles(self, key: jax.Array, samples: int | None) -> Particles:
+        n = 100 if samples is None else samples
+        return Particles(jax.random.split(key, n), jnp.full((n,), 1 / n))
+
+    def parameters(self, identity: Any) -> Parameters:
+        return self.model.sample_prior(identity)
+
+
+def before_data(model: Model, x: Any, target_shape: tuple[int, ...] | None = None) -> Posterior:
+    """The model before data, to look at its prior predictive.
+
+    Args:
+        model: the model.
+        x: inputs like those it will be given, to find the shape of its outputs.
+        target_shape: the shape of one target (default: what the likelihood reads off the outputs).
+
+    Example:
+        >>> import numpy as np
+        >>> import posterax as px
+        >>> x = np.zeros((4, 1), "float32")
+        >>> model = px.Model(
+        ...     px.networks.MLP(1, 1, (8,), key=0),
+        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1),
+        ... )
+        >>> px.before_data(model, x).predict(x, samples=20, key=0).sample().shape
+        (20, 4)
+    """
+    x = jax.tree.map(as_array, x)
+    inputs, _ = model.likelihood.split(x)
+    shape = model.network.output_shape(inputs)[1:]
+    inner = model.likelihood.target_for(shape) if target_shape is None else target_shape
+    model = model.for_targets(inner, jax.tree.leaves(model.parameters)[0].dtype)
+    given = () if inner == (1,) else inner
+    return PriorPosterior(model, model.network.state, Targets(given, inner))

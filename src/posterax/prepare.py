@@ -1,0 +1,177 @@
+"""Before anything compiles: data, model and options are checked against each other."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ._tree import same_structure
+from .data import Data, Stream, cast, check_finite, float_dtype, unpack
+from .infer.base import Method, Plan, Start
+from .model import Model, Parameters
+from .networks import as_network
+from .posteriors import Posterior
+from .predictive import Targets
+
+DEFAULT_BATCH = 128
+DEFAULT_EPOCHS = 100
+
+
+class Prepared(NamedTuple):
+    """A fit that can start."""
+
+    model: Model
+    data: Data | None  # None for a stream
+    stream: Stream | None
+    plan: Plan
+
+
+def prepare(
+    model: Model,
+    data: Any,
+    method: Method,
+    epochs: float | None,
+    steps: int | None,
+    batch_size: int | None,
+) -> Prepared:
+    """Check everything and put the data on the device."""
+    if not isinstance(model, Model):
+        raise TypeError(
+            f"model must be a px.Model(network, prior, likelihood), got {type(model).__name__}"
+        )
+    if not isinstance(method, Method):
+        hint = "; call it: px.BayesByBackprop()" if isinstance(method, type) else ""
+        raise TypeError(
+            f"method must be an inference method such as px.BayesByBackprop(), got "
+            f"{getattr(method, '__name__', type(method).__name__)}{hint}"
+        )
+    if isinstance(data, Stream) or not isinstance(data, tuple | list) or _is_batches(data):
+        return _prepare_stream(model, data, method, epochs, steps, batch_size)
+
+    x, y, weight = unpack(data)
+    check_finite("x", x)
+    check_finite("y", y)
+    inner = model.check(x, y)
+    n = len(y)
+    dtype = float_dtype(x, model.network.params)
+    model = model.for_targets(inner, dtype)
+    size = _batch_size(batch_size, n, method)
+    rows = Data(
+        jax.tree.map(lambda a: jnp.asarray(cast(a, dtype)), x),
+        jnp.asarray(cast(y, dtype)).reshape(n, *inner),
+        jnp.asarray(weight, dtype),
+        jnp.asarray(n, jnp.int32),
+    )
+    batches = -(-n // size)
+    plan = _plan(np.sum(weight), batches, size, method, epochs, steps, np.shape(y)[1:], inner)
+    return Prepared(model, rows, None, plan)
+
+
+def _is_batches(data: Any) -> bool:
+    """A list or tuple of (x, y) tuples is a source of batches, not one data set."""
+    return isinstance(data, list) and all(isinstance(part, tuple | list) for part in data)
+
+
+def _prepare_stream(
+    model: Model, data: Any, method: Method, epochs: Any, steps: Any, batch_size: Any
+) -> Prepared:
+    if not isinstance(data, Stream):
+        if not hasattr(data, "__iter__") or isinstance(data, dict | str | np.ndarray | jax.Array):
+            raise TypeError(
+                "data must be (x, y), (x, y, weight) or a re-iterable source of such batches, "
+                f"got {type(data).__name__}"
+            )
+        data = Stream(data)
+    if method.full_batch:
+        raise ValueError(
+            f"data: {type(method).__name__} needs all data at each step and cannot stream "
+            "batches; pass arrays, or use px.BayesByBackprop"
+        )
+    if batch_size is not None and batch_size != data.batch_size:
+        raise ValueError(
+            f"batch_size={batch_size}, but the source's batches have {data.batch_size} rows: "
+            "leave batch_size out"
+        )
+    x, y = data.example
+    inner = model.check(x, y)
+    model.likelihood.check_values(data.targets(), model.network.output_shape(
+        jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, jnp.float32), x)
+    ))  # fmt: skip
+    model = model.for_targets(inner, float_dtype(x, model.network.params))
+    plan = _plan(
+        data.total, data.batches, data.batch_size, method, epochs, steps, np.shape(y)[1:], inner
+    )
+    return Prepared(model, None, data, plan)
+
+
+def _batch_size(batch_size: int | None, n: int, method: Method) -> int:
+    if batch_size is None:
+        return n if method.full_batch else min(n, DEFAULT_BATCH)
+    if method.full_batch and batch_size != n:
+        raise ValueError(
+            f"batch_size={batch_size}: {type(method).__name__} uses all {n} examples at each "
+            "step; leave batch_size out"
+        )
+    if int(batch_size) != batch_size or batch_size < 1:
+        raise ValueError(f"batch_size must be a whole number of 1 or more, got {batch_size!r}")
+    if batch_size > n:
+        raise ValueError(f"batch_size={batch_size} is larger than the data, {n} examples")
+    return int(batch_size)
+
+
+def _plan(
+    total: Any,
+    batches: int,
+    size: int,
+    method: Method,
+    epochs: float | None,
+    steps: int | None,
+    given: tuple[int, ...],
+    inner: tuple[int, ...],
+) -> Plan:
+    name = type(method).__name__
+    if epochs is not None and steps is not None:
+        raise ValueError("give epochs or steps, not both")
+    if epochs is not None and method.counts == "steps":
+        raise ValueError(f"{name} counts steps (retained draws per chain), not epochs: use steps=")
+    for option, value in (("epochs", epochs), ("steps", steps)):
+        if value is not None and not value > 0:
+            raise ValueError(f"{option} must be above 0, got {value!r}")
+    if steps is None:
+        if method.counts == "steps":
+            steps = method.default_steps
+        else:
+            steps = max(1, round((DEFAULT_EPOCHS if epochs is None else epochs) * batches))
+    given = tuple(int(d) for d in given)
+    return Plan(
+        jnp.asarray(total, jnp.result_type(float)),
+        jnp.asarray(batches, jnp.int32),
+        jnp.asarray(int(steps), jnp.int32),
+        size,
+        Targets(given, inner),
+    )
+
+
+def make_start(init: Any, model: Model) -> Start:
+    """What the first phase starts from: the network's own weights, or what ``init`` gives."""
+    if init is None:
+        return Start(model.parameters, model.network.state, None, given=False)
+    if isinstance(init, Posterior):
+        _same_tree("init", init.model.parameters, model.parameters)
+        return Start(init.moments()[0], init.state, init.bare(), given=True)
+    if isinstance(init, Parameters):
+        _same_tree("init", init, model.parameters)
+        return Start(init, model.network.state, None, given=True)
+    network = as_network(init)
+    _same_tree("init", network.params, model.network.params)
+    params = Parameters(network.params, model.parameters.likelihood)
+    return Start(params, network.state, None, given=True)
+
+
+def _same_tree(name: str, got: Any, want: Any) -> None:
+    shapes = lambda tree: [tuple(a.shape) for a in jax.tree.leaves(tree)]  # noqa: E731
+    if not same_structure(got, want) or shapes(got) != shapes(want):
+        raise ValueError(
+            f"{name} has other parameters than the model: {shapes(got)} instead of {shapes(want)}"
+        )
