@@ -12,7 +12,7 @@ from . import callbacks, data, likelihoods, metrics, networks, priors
 from ._version import __version__
 from .checkpoint import CheckpointError
 from .files import load
-from .fit import NonFiniteError, Validation, fit
+from .fit import Checkpoint, NonFiniteError, Validation, fit
 from .infer import (
     NUTS,
     BayesByBackprop,
@@ -28,6 +28,7 @@ from .predictive import Predictive
 __all__ = [
     "NUTS",
     "BayesByBackprop",
+    "Checkpoint",
     "CheckpointError",
     "DeepEnsemble",
     "ImportanceSampling",

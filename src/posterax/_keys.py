@@ -21,13 +21,18 @@ def as_key(key: KeyLike, name: str = "key") -> Key:
     if isinstance(key, bool):
         raise TypeError(f"{name} must be an int or a JAX key, got a bool")
     if isinstance(key, int | np.integer):
+        if not -(2**63) <= key < 2**63:
+            raise ValueError(f"{name} must fit into 64 bits, got {key}")
         return jax.random.key(int(key))
     if isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         if key.shape != ():
             raise ValueError(f"{name} must be a single key, got keys of shape {key.shape}")
         return key
     if isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32:
-        return jax.random.wrap_key_data(jnp.asarray(key))
+        try:
+            return as_key(jax.random.wrap_key_data(jnp.asarray(key)), name)
+        except TypeError:
+            raise ValueError(f"{name} is no raw JAX key, got uint32 of shape {key.shape}") from None
     raise TypeError(
         f"{name} must be an int or a JAX key (jax.random.key(0)), got {type(key).__name__}"
     )

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,7 +28,7 @@ def pack(tree: Any, prefix: str) -> dict[str, np.ndarray]:
     arrays = {}
     for i, (path, leaf) in enumerate(jax.tree_util.tree_leaves_with_path(tree)):
         value = jax.random.key_data(leaf) if is_key(leaf) else leaf
-        arrays[f"{prefix}/{i:04d}/{path_name(path)}"] = np.ascontiguousarray(np.asarray(value))
+        arrays[f"{prefix}/{i:04d}/{path_name(path)}"] = np.asarray(value, order="C")
     return arrays
 
 
@@ -61,7 +62,8 @@ def write(path: Path, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> 
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        save_file(arrays, partial, metadata={"posterax": json.dumps(header)})
+        text = json.dumps(header)
+        save_file(arrays, partial, metadata={"posterax": text, "digest": _digest(text, arrays)})
         with partial.open("rb+") as file:
             os.fsync(file.fileno())
         os.replace(partial, path)
@@ -73,7 +75,8 @@ def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Arrays and header of a file; loading runs no code."""
     try:
         with safe_open(path, framework="numpy") as file:
-            header = json.loads((file.metadata() or {})["posterax"])
+            metadata = file.metadata() or {}
+            header = json.loads(metadata["posterax"])
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise
@@ -82,16 +85,30 @@ def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         found = header.get("format") if isinstance(header, dict) else None
         raise CheckpointError(f"{path}: format version {found!r}, this posterax reads {FORMAT}")
+    if metadata.get("digest") != _digest(metadata["posterax"], arrays):
+        raise CheckpointError(f"{path}: damaged, its content does not match its digest")
     return arrays, header
+
+
+def _digest(header: str, arrays: dict[str, np.ndarray]) -> str:
+    """A hash of all a file holds: a disk's or a network's flipped bit must not become a weight."""
+    return settings_fingerprint([header, sorted(arrays)]) + data_fingerprint(arrays)
+
+
+def settings_fingerprint(tree: Any) -> str:
+    """A hash of a prior, a likelihood or other settings: what they are, and their numbers."""
+    text = re.sub(r" at 0x[0-9a-f]+", "", repr(tree))  # addresses change from run to run
+    numbers = data_fingerprint(eqx.filter(tree, eqx.is_array_like))
+    return hashlib.blake2b((text + numbers).encode(), digest_size=16).hexdigest()
 
 
 def data_fingerprint(tree: Any) -> str:
     """A hash of the data's content."""
     digest = hashlib.blake2b(digest_size=16)
     for leaf in jax.tree.leaves(tree):
-        array = np.ascontiguousarray(np.asarray(leaf))
+        array = np.asarray(leaf, order="C")
         digest.update(str((array.shape, array.dtype)).encode())
-        digest.update(array.data)
+        digest.update(array.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
 
 
@@ -131,21 +148,23 @@ class Checkpoints:
             arrays, header = read(self.path)
         except FileNotFoundError:
             return None
-        found = header.get("identity", {})
+        found, parts = header.get("identity"), header.get("parts")
+        if not isinstance(found, dict) or not isinstance(parts, int):
+            raise CheckpointError(f"{self.path}: is no state of a fit")
         for name, value in self.identity.items():
             if found.get(name) != value:
                 raise CheckpointError(
                     f"{self.path}: belongs to another fit, its {name} is {_short(found.get(name))} "
                     f"and this one's {_short(value)}; remove the directory or choose another"
                 )
-        self.parts = int(header["parts"])
+        self.parts = parts
         try:
-            parts = [read(self._part(i))[0] for i in range(self.parts)]
+            draws = [read(self._part(i))[0] for i in range(parts)]
         except FileNotFoundError as error:
             raise CheckpointError(
                 f"{self.path}: a part of its draws is missing ({error})"
             ) from None
-        return arrays, header, parts
+        return arrays, header, draws
 
     def _part(self, i: int) -> Path:
         return self.directory / f"draws-{i:06d}.safetensors"

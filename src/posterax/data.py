@@ -107,8 +107,8 @@ class Stream:
 
     Args:
         source: anything that can be iterated again and again (a list of files' arrays, an object
-            with ``__iter__``), giving ``(x, y)`` or ``(x, y, weight)``; all batches have one size
-            but the last, which may be smaller.
+            with ``__iter__``), giving ``(x, y)`` or ``(x, y, weight)``; no batch is larger than
+            the first, smaller ones are padded with rows of weight 0.
 
     Example:
         >>> import numpy as np
@@ -135,7 +135,12 @@ class Stream:
             elif len(y) > self.batch_size:
                 raise ValueError(
                     f"data: batch {self.batches} has {len(y)} rows and the first "
-                    f"{self.batch_size}: only the last may differ, and be smaller"
+                    f"{self.batch_size}: no batch may be larger than the first"
+                )
+            elif _row_shapes((x, y)) != _row_shapes(self.example):
+                raise ValueError(
+                    f"data: batch {self.batches} has examples of shapes {_row_shapes((x, y))} and "
+                    f"the first batch {_row_shapes(self.example)}"
                 )
             check_finite("x", x)
             check_finite("y", y)
@@ -151,7 +156,10 @@ class Stream:
 
     def targets(self) -> np.ndarray:
         """All targets, for the checks of their values."""
-        return np.concatenate([y for _, y, _ in self._parts()])
+        targets = [np.asarray(y) for _, y, _ in self._parts()]
+        if len(targets) != self.batches:
+            raise _not_again(self.batches, len(targets))
+        return np.concatenate(targets)
 
     def window(
         self, start: int, stop: int, places: int, y_shape: tuple[int, ...], dtype: Any
@@ -164,10 +172,11 @@ class Stream:
             self._iterator, self._next = iter(()), start - start % self.batches
         rows = []
         while self._next < stop:
+            if self._next % self.batches == 0:
+                self._iterator = self._parts()
             part = next(self._iterator, None)
             if part is None:
-                self._iterator = self._parts()
-                continue
+                raise _not_again(self.batches, self._next % self.batches)
             if self._next >= start:
                 rows.append(self._padded(part, y_shape, dtype))
             self._next += 1
@@ -189,6 +198,17 @@ class Stream:
         )
 
 
+def _not_again(batches: int, found: int) -> ValueError:
+    return ValueError(
+        f"data must be re-iterable: the source gave {batches} batches when it was first read and "
+        f"{found} now"
+    )
+
+
+def _row_shapes(tree: Any) -> list[tuple[int, ...]]:
+    return [tuple(np.shape(leaf)[1:]) for leaf in jax.tree.leaves(tree)]
+
+
 def unpack(data: Any, name: str = "data") -> tuple[Any, Any, Any]:
     """Split ``(x, y)`` or ``(x, y, weight)`` and check that the lengths agree."""
     if not isinstance(data, tuple | list) or len(data) not in (2, 3):
@@ -196,7 +216,7 @@ def unpack(data: Any, name: str = "data") -> tuple[Any, Any, Any]:
             f"{name} must be (x, y) or (x, y, weight), got {type(data).__name__}"
             + (f" of length {len(data)}" if isinstance(data, tuple | list) else "")
         )
-    x, y = jax.tree.map(as_array, data[0]), as_array(data[1])
+    x, y = as_inputs(data[0]), as_array(data[1], "y")
     if np.ndim(y) == 0:
         raise ValueError(f"y must have one entry per example, got a single number in {name}")
     n = len(y)
@@ -211,24 +231,47 @@ def unpack(data: Any, name: str = "data") -> tuple[Any, Any, Any]:
             )
     if n == 0:
         raise ValueError(f"{name} is empty: x has shape {np.shape(leaves[0])}")
-    weight = np.ones(n) if len(data) == 2 or data[2] is None else as_array(data[2])
+    weight = np.ones(n) if len(data) == 2 or data[2] is None else as_array(data[2], "weight")
     if np.shape(weight) != (n,):
         raise ValueError(f"weight must have shape ({n},), got {np.shape(weight)}")
     check_finite("weight", weight)
-    if np.any(np.asarray(weight) < 0) or not np.any(np.asarray(weight) > 0):
-        raise ValueError("weight must be 0 or more, and not all 0")
+    least, most = float(np.min(weight)), float(np.max(weight))
+    if least < 0 or most == 0:
+        raise ValueError(
+            f"weight must be 0 or more, and not all 0, got values from {least:g} to {most:g}"
+        )
     return x, y, weight
 
 
-def as_array(value: Any) -> Any:
+def as_inputs(x: Any) -> Any:
+    """A tree of inputs as arrays; a list of numbers or of such lists is one array."""
+
+    def is_leaf(node: Any) -> bool:
+        return isinstance(node, list) and not any(np.ndim(a) for a in node if hasattr(a, "ndim"))
+
+    return jax.tree.map(lambda a: as_array(a, "x"), x, is_leaf=is_leaf)
+
+
+def as_array(value: Any, name: str = "x and y") -> Any:
     """Arrays as they are; lists, data frames and series as numpy arrays."""
-    array = value if isinstance(value, jax.Array | np.ndarray) else np.asarray(value)
+    if isinstance(value, jax.Array | np.ndarray):
+        array = value
+    else:
+        try:
+            array = np.asarray(value)
+        except ValueError:  # rows of different lengths
+            raise ValueError(f"{name} must be an array, got {_short(value)}") from None
     if isinstance(array, np.ndarray) and array.dtype.kind not in "biuf":
         raise TypeError(
-            f"x and y must be numeric, got an array of dtype {array.dtype}; encode text and "
+            f"{name} must be numeric, got an array of dtype {array.dtype}; encode text and "
             "categories first (px.BayesianClassifier and the command line do it)"
         )
     return array
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def check_finite(name: str, tree: Any) -> None:

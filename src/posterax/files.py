@@ -92,6 +92,8 @@ def load(path: str | Path, *, model: Model | None = None) -> Posterior:
         True
     """
     path = Path(path)
+    if not (model is None or isinstance(model, Model)):
+        raise TypeError(f"model must be a px.Model, got {type(model).__name__}")
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file")
     arrays, header = read(path)
@@ -137,7 +139,7 @@ def _store(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
     if isinstance(value, dict):
         return {"dict": {k: _store(v, f"{name}.{k}", arrays) for k, v in value.items()}}
     if isinstance(value, np.ndarray | jax.Array):
-        arrays |= {f"array/{name}": np.ascontiguousarray(np.asarray(value))}
+        arrays |= {f"array/{name}": np.asarray(value, order="C")}
         return {"array": name}
     arrays |= pack(value, name)
     return {"parameters": name}

@@ -15,10 +15,12 @@ import numpy as np
 
 from . import checkpoint as cp
 from . import loop
+from ._checks import above_zero, whole
 from ._keys import KeyLike, as_key
 from ._memory import explain_out_of_memory, refuse_beyond_memory
-from ._tree import to_host, tree_bytes
+from ._tree import same_structure, to_host, tree_bytes
 from .callbacks import Event, StopFit
+from .data import check_finite
 from .data import unpack as unpack_data
 from .infer.base import Draw, Method, Phase
 from .model import Model
@@ -28,7 +30,6 @@ from .progress import Bar
 
 CHUNK_SECONDS = 0.25  # between two looks at the outside
 SNAPSHOT_SECONDS = 5.0  # between two copies of the state kept against non-finite numbers
-CHECKPOINT_SECONDS = 15.0
 STREAM_BATCHES = 16  # host batches that travel to the device together
 
 
@@ -57,6 +58,18 @@ class Validation(NamedTuple):
     every: float = 1.0
     patience: int | None = None
     samples: int = 16
+
+
+class Checkpoint(NamedTuple):
+    """Where and how often a fit is saved.
+
+    Args:
+        directory: where; made when missing.
+        every: seconds between two savings.
+    """
+
+    directory: str | Path
+    every: float = 15.0
 
 
 class Position:
@@ -91,7 +104,7 @@ def fit(
     init: Any = None,
     resume: Posterior | None = None,
     progress: bool | None = None,
-    checkpoint: str | Path | None = None,
+    checkpoint: str | Path | Checkpoint | None = None,
     callbacks: Iterable[Callable[[Event], Any]] = (),
     validation: Validation | tuple[Any, Any] | None = None,
     thin: int = 1,
@@ -109,7 +122,8 @@ def fit(
         init: where to start: an earlier posterior, a trained network, or parameters.
         resume: a posterior to continue for more epochs or steps, optimiser state and all.
         progress: show a bar (default: where someone is watching).
-        checkpoint: a directory; the same call resumes from it after any interruption.
+        checkpoint: a directory (or ``px.Checkpoint(directory, every=…)``); the same call resumes
+            from it after any interruption.
         callbacks: functions of an ``Event``, called between chunks of steps.
         validation: held-out ``(x, y)`` to watch, or a ``px.Validation`` to stop early with.
         thin: keep every ``thin``-th draw.
@@ -129,16 +143,15 @@ def fit(
         >>> len(posterior.history["nll"])
         20
     """
-    if int(thin) != thin or thin < 1:
-        raise ValueError(f"thin must be a whole number of 1 or more, got {thin!r}")
+    thin = whole("thin", thin)
     ready = prepare(model, data, method, epochs, steps, batch_size)
     watch = _check_validation(validation, ready.model)
     key = as_key(key)
-    run = _Run(ready, method, key, int(thin), watch, list(callbacks), init)
+    run = _Run(ready, method, key, thin, watch, list(callbacks), init)
     if resume is not None:
         run.continue_from(resume)
     if checkpoint is not None:
-        run.keep(checkpoint)
+        run.keep(checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint))
     with Bar(progress) as bar, _interruptible() as interrupted:
         return run.all_phases(bar, interrupted)
 
@@ -162,22 +175,42 @@ class _Run:
         self.at = Position()
         self.phases = method.phases(ready.model, ready.plan)
         self.checkpoints: cp.Checkpoints | None = None
-        self.saved = time.monotonic()
+        self.saved, self.save_every = time.monotonic(), float("inf")
         if watch is not None and any(phase.keeps_draws for phase in self.phases):
             raise ValueError(
                 f"validation is for methods that optimise; {type(method).__name__} keeps draws: "
                 "score its posterior with posterior.predict(x).log_prob(y)"
             )
+        for phase in self.phases:
+            if phase.keeps_draws:
+                self._check_draws(phase)
+
+    def _check_draws(self, phase: Phase) -> None:
+        """Refuse, before a long warm-up, draws that are none or more than memory holds."""
+        steps, chains = phase.length(), getattr(phase, "chains", 1)
+        kept = steps // self.thin
+        if kept == 0:
+            raise ValueError(f"thin={self.thin} keeps none of {steps} steps")
+        size = kept * chains * tree_bytes(self.ready.model.parameters)
+        refuse_beyond_memory(f"keeping {kept} draws of {chains} chains", size)
 
     # -- where to begin
 
     def continue_from(self, posterior: Posterior) -> None:
         """Take up a finished fit of this session for more steps."""
+        if not isinstance(posterior, Posterior):
+            raise TypeError(f"resume must be a posterior, got {type(posterior).__name__}")
         final = getattr(posterior.record, "final", None)
         if not isinstance(final, Position):
             raise ValueError(
                 "resume: this posterior does not hold its optimiser's state (it was loaded from "
                 "a file); pass it as init=, or fit with checkpoint="
+            )
+        template = self._template(final.phase)
+        if not same_structure(template, final.state) or _shapes(template) != _shapes(final.state):
+            raise ValueError(
+                f"resume: this posterior is of another model or method ({posterior.record.method});"
+                " continue with the same ones, or pass it as init="
             )
         at = self.at
         at.phase, at.step, at.state = final.phase, final.step, jax.device_put(final.state)
@@ -189,18 +222,21 @@ class _Run:
         self.ready = self.ready._replace(plan=plan)
         self.phases = self.method.phases(self.ready.model, plan)
 
-    def keep(self, directory: str | Path) -> None:
+    def keep(self, where: Checkpoint) -> None:
         """Use a checkpoint directory, and go on from what it holds."""
         rows = self.ready.data
         identity = {
             "model": self.ready.model.fingerprint(),
+            "prior": cp.settings_fingerprint(self.ready.model.prior),
+            "likelihood": cp.settings_fingerprint(self.ready.model.likelihood),
             "method": repr(self.method),
             "key": np.asarray(jax.random.key_data(self.key)).tolist(),
             "data": cp.data_fingerprint(rows) if rows is not None else "stream",
             "batch_size": self.ready.plan.batch_size,
             "thin": self.thin,
         }
-        self.checkpoints = cp.Checkpoints(directory, identity)
+        self.checkpoints = cp.Checkpoints(where.directory, identity)
+        self.save_every = where.every
         found = self.checkpoints.load()
         if found is None:
             return
@@ -210,6 +246,8 @@ class _Run:
             at.phase, at.step = int(header["phase"]), int(header["step"])
             at.best_nll, at.waited = float(header["best_nll"]), int(header["waited"])
             at.stopped = bool(header["stopped"])
+            if not 0 <= at.phase < len(self.phases) or at.step < 0:
+                raise IndexError(f"phase {at.phase}, step {at.step}")
             template = self._template(at.phase)
             at.state = cp.unpack(template, arrays, "state", path)
             if header["best"]:
@@ -219,7 +257,9 @@ class _Run:
             if parts:
                 draw = self._draw_template(at.phase)
                 at.draws = [_unpack_draws(draw, part, path) for part in parts]
-        except (KeyError, TypeError, IndexError) as error:
+        except cp.CheckpointError:
+            raise
+        except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
             raise cp.CheckpointError(f"{path}: incomplete ({error!r})") from error
 
     def _template(self, phase: int) -> Any:
@@ -274,7 +314,9 @@ class _Run:
             return True
         # what is donated must belong to nobody else
         at.state = jax.tree.map(lambda a: jnp.array(a, copy=True), at.state)
-        rows, draw_rows = self._buffers(phase, key)
+        info = self._reported(phase, key)
+        rows, draw_rows = loop.capacity(info, self.thin)
+        buffers = loop.make_buffers(info, rows, draw_rows)
         looks = self._looks(total)
         safe, safe_time, length = None, time.monotonic(), 1
         while at.step < total and not at.stopped:
@@ -283,10 +325,11 @@ class _Run:
             if draw_rows:
                 stop = min(stop, (at.step // self.thin + draw_rows) * self.thin)
             began = time.monotonic()
-            chunk = self._chunk(phase, key, at.step, stop, rows, draw_rows)
+            chunk = self._chunk(phase, key, at.step, stop, buffers)
+            buffers = chunk.terms, chunk.draws
             taken, finite, done = int(chunk.taken), bool(chunk.finite), bool(chunk.done)
             seconds = time.monotonic() - began
-            terms = {k: np.asarray(v[: taken + (not finite)]) for k, v in chunk.terms.items()}
+            terms = {k: np.asarray(v)[: taken + (not finite)] for k, v in chunk.terms.items()}
             at.state, before = chunk.state, at.step
             at.step += taken
             if not finite:
@@ -299,7 +342,7 @@ class _Run:
             now = time.monotonic()
             if now - safe_time > SNAPSHOT_SECONDS:
                 safe, safe_time = (to_host(at.state), at.step), now
-            if now - self.saved > CHECKPOINT_SECONDS:
+            if now - self.saved > self.save_every:
                 self._save()
             try:
                 event = Event(phase.title, at.step, total, terms)
@@ -317,17 +360,17 @@ class _Run:
         return True
 
     def _chunk(
-        self, phase: Phase, key: jax.Array, start: int, stop: int, rows: int, draw_rows: int
+        self, phase: Phase, key: jax.Array, start: int, stop: int, buffers: tuple[Any, Any]
     ) -> loop.Chunk:
         window = self._window(start, stop)
         if self.ready.stream is not None:
             stop = min(stop, start + STREAM_BATCHES)
         fixed = (
             phase, window, key, jnp.asarray(start, jnp.int32), jnp.asarray(stop, jnp.int32),
-            self.thin, rows, draw_rows, loop.block_length(phase),
+            self.thin, loop.block_length(phase),
         )  # fmt: skip
         with self._explain(phase):
-            chunk = loop.run_chunk(fixed, self.at.state)
+            chunk = loop.run_chunk(fixed, self.at.state, *buffers)
             chunk.taken.block_until_ready()
         return chunk
 
@@ -340,17 +383,17 @@ class _Run:
         stop = min(stop, start + STREAM_BATCHES)
         return stream.window(start, stop, STREAM_BATCHES, self.ready.plan.targets.inner, dtype)
 
-    def _buffers(self, phase: Phase, key: jax.Array) -> tuple[int, int]:
-        info = loop.abstract_info(
-            phase, self.at.state, self._window(self.at.step, self.at.step + 1), key
-        )
+    def _reported(self, phase: Phase, key: jax.Array) -> Any:
+        """What a step will report, by shape; draws that cannot be held are refused here."""
+        window = self._window(self.at.step, self.at.step + 1)
+        info = loop.abstract_info(phase, self.at.state, window, key)
         if info.draw is not None:
             kept = phase.length() // self.thin
             chains = jax.tree.leaves(info.draw)[0].shape[0]
             refuse_beyond_memory(
                 f"keeping {kept} draws of {chains} chains", kept * tree_bytes(info.draw)
             )
-        return loop.capacity(info, self.thin)
+        return info
 
     def _collect(self, prefix: str, terms: Any, draws: Draw | None, before: int) -> None:
         at = self.at
@@ -358,7 +401,7 @@ class _Run:
         count = at.step // self.thin - before // self.thin
         if draws is not None and count:
             # buffers are (draw, chain, …); posteriors have (chain, draw, …)
-            part = jax.tree.map(lambda a: np.swapaxes(np.asarray(a[:count]), 0, 1), draws)
+            part = jax.tree.map(lambda a: np.swapaxes(np.asarray(a)[:count], 0, 1), draws)
             at.draws.append(part)
             if self.checkpoints is not None:
                 self.checkpoints.add_draws(cp.pack(part, "draws"))
@@ -417,11 +460,13 @@ class _Run:
                 at.state = loop.start_phase(phase, self.start, self.ready.data, init_key)
                 at.step = 0
         self._save()
-        posterior = None if phase.keeps_draws and not at.draws else self._finish(phase)
+        last = at.phase == len(self.phases) - 1
+        kept = last and (bool(at.draws) or not phase.keeps_draws)
+        posterior = self._finish(phase) if kept else None
         raise NonFiniteError(
-            f"step {step} of {phase.title}: {bad[0]} is not finite. {why}. The last finite state, "
-            f"of step {at.step}, is in this error's .posterior"
-            + (f" and in {self.checkpoints.directory}" if self.checkpoints else ""),
+            f"step {step} of {phase.title}: {bad[0]} is not finite. {why}."
+            + (f" The posterior of step {at.step} is in this error's .posterior." if kept else "")
+            + (f" The state is in {self.checkpoints.directory}." if self.checkpoints else ""),
             step, bad[0], posterior,
         )  # fmt: skip
 
@@ -470,8 +515,12 @@ def with_record(posterior: Posterior, record: Record) -> Posterior:
     return eqx.tree_at(lambda p: p.record, posterior, record, is_leaf=lambda n: n is None)
 
 
+def _shapes(tree: Any) -> list[tuple[int, ...]]:
+    return [tuple(leaf.shape) for leaf in jax.tree.leaves(tree)]
+
+
 def _unpack_draws(template: Any, part: dict[str, np.ndarray], path: Path) -> Draw:
-    count = next(iter(part.values())).shape[1]
+    count = min(array.shape[1] for array in part.values())
     sized = jax.tree.map(
         lambda a: jax.ShapeDtypeStruct((a.shape[0], count, *a.shape[1:]), a.dtype), template
     )
@@ -503,7 +552,13 @@ def _check_validation(validation: Any, model: Model) -> Validation | None:
         )
     if watch is not None:
         x, y, _ = unpack_data((watch.x, watch.y), "validation")
+        check_finite("validation x", x)
+        check_finite("validation y", y)
         model.check(x, y)
+        above_zero("validation every", watch.every)
+        whole("validation samples", watch.samples)
+        if watch.patience is not None:
+            whole("validation patience", watch.patience)
         watch = watch._replace(x=x, y=y)
     return watch
 

@@ -82,6 +82,12 @@ class Likelihood(eqx.Module):
         """Refuse target values outside the support."""
 
 
+def _check_support(y: np.ndarray, fits: np.ndarray, expected: str) -> None:
+    if not np.all(fits):
+        first = tuple(int(i) for i in np.argwhere(~fits)[0])
+        raise ValueError(f"y must hold {expected}, got {y[first]} at {first}")
+
+
 def _check_noise(noise: Any, name: str = "noise") -> Any:
     if isinstance(noise, str):
         if noise not in ("learned", "predicted"):
@@ -120,6 +126,11 @@ class _LocationScale(Likelihood):
         shape = super().check(output_shape, y)
         if self._noise_is("predicted") and shape == ():
             return (1,)  # two outputs an example stand for targets of shape (N, 1)
+        each = () if isinstance(self.noise, str) else np.shape(self.noise)
+        if each != shape[len(shape) - len(each) :]:
+            raise ValueError(
+                f"noise must be one number or one per output, shape {shape}, got shape {each}"
+            )
         return shape
 
     def location_scale(self, outputs: jax.Array, params: Any) -> tuple[jax.Array, jax.Array]:
@@ -218,8 +229,16 @@ class MultivariateGaussian(Likelihood):
         d = target_shape[-1]
         return {"log_diagonal": jnp.zeros(d), "lower": jnp.zeros(d * (d - 1) // 2)}
 
-    def outputs_for(self, target_shape: tuple[int, ...]) -> tuple[int, ...]:
-        return (len(self.cholesky),) if self.cholesky is not None else target_shape or (1,)
+    def check(self, output_shape: tuple[int, ...], y: Any) -> tuple[int, ...]:
+        shape = super().check(output_shape, y) or (1,)
+        fixed = self.cholesky is not None
+        if len(output_shape) != 2 or (fixed and shape != self.cholesky.shape[:1]):
+            size = "{} × {}".format(*self.cholesky.shape) if fixed else "D × D"
+            raise ValueError(
+                f"y has shape {np.shape(y)} and the network's output {output_shape}: "
+                f"MultivariateGaussian with a {size} covariance needs both to be (N, D)"
+            )
+        return shape
 
     def distribution(self, outputs: jax.Array, params: Any, side: Any = None) -> dist.Distribution:
         if self.cholesky is not None:
@@ -270,14 +289,9 @@ class Categorical(Likelihood):
 
     def check_values(self, y: np.ndarray, output_shape: tuple[int, ...]) -> None:
         classes = output_shape[-1]
-        if not np.all(y == np.floor(y)):
-            raise ValueError("y must hold whole numbers, the class labels, for Categorical")
-        low, high = int(y.min()), int(y.max())
-        if low < 0 or high >= classes:
-            raise ValueError(
-                f"y holds labels from {low} to {high}, but the network has {classes} outputs: "
-                f"labels must be 0 … {classes - 1}"
-            )
+        _check_support(y, y == np.floor(y), "whole numbers, the class labels, for Categorical")
+        labels = f"labels 0 … {classes - 1} for a network with {classes} outputs"
+        _check_support(y, (y >= 0) & (y < classes), labels)
 
 
 class Bernoulli(Likelihood):
@@ -305,8 +319,7 @@ class Bernoulli(Likelihood):
         return jnp.stack([jax.nn.sigmoid(-one), jax.nn.sigmoid(one)], axis=-1)
 
     def check_values(self, y: np.ndarray, output_shape: tuple[int, ...]) -> None:
-        if not np.all((y == 0) | (y == 1)):
-            raise ValueError("y must hold 0 and 1 only for Bernoulli")
+        _check_support(y, (y == 0) | (y == 1), "0 and 1 only for Bernoulli")
 
 
 class Poisson(Likelihood):
@@ -344,8 +357,8 @@ class Poisson(Likelihood):
         return dist.Poisson(jnp.exp(log_rate))
 
     def check_values(self, y: np.ndarray, output_shape: tuple[int, ...]) -> None:
-        if np.any(y < 0) or not np.all(y == np.floor(y)):
-            raise ValueError("y must hold counts, whole numbers of 0 or more, for Poisson")
+        counts = "counts, whole numbers of 0 or more, for Poisson"
+        _check_support(y, (y >= 0) & (y == np.floor(y)), counts)
 
 
 class From(Likelihood):
@@ -399,7 +412,8 @@ class From(Likelihood):
             jax.ShapeDtypeStruct(output_shape, jnp.float32),
         )
         target, drawn = tuple(np.shape(y)[1:]), tuple(made.shape[1:])
-        if drawn == target or {drawn, target} == {(), (1,)}:
+        one_each = made.shape[:1] == output_shape[:1]
+        if one_each and (drawn == target or {drawn, target} == {(), (1,)}):
             return drawn
         raise ValueError(
             f"y has shape {np.shape(y)}, but the likelihood's distribution for outputs "

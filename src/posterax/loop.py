@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from ._tree import tree_bytes, tree_select
+from ._tree import is_key, tree_bytes, tree_select
 from .data import Data, Stack
 from .infer.base import Draw, Info, Phase
 
@@ -35,16 +35,28 @@ def capacity(info: Info, thin: int) -> tuple[int, int]:
 
 @eqx.filter_jit
 def start_phase(phase: Phase, previous: Any, data: Data | None, key: jax.Array) -> Any:
-    """The phase's first state."""
-    return phase.init(previous, data, key)
+    """The phase's first state, in types that the loop keeps: weak ones would compile again."""
+    return jax.tree.map(_strong, phase.init(previous, data, key))
+
+
+def _strong(a: jax.Array) -> jax.Array:
+    return a if is_key(a) else jax.lax.convert_element_type(a, jnp.asarray(a).dtype)
+
+
+@eqx.filter_jit
+def _first_info(phase: Phase, state: Any, data: Data | Stack, key: jax.Array) -> Info:
+    return phase.step(state, _batch(phase, data, jnp.zeros((), jnp.int32), key), key)[1]
 
 
 def abstract_info(phase: Phase, state: Any, data: Data | Stack, key: jax.Array) -> Info:
-    """Shapes of what a step reports, without running one."""
-    first = jnp.zeros((), jnp.int32)
-    return eqx.filter_eval_shape(
-        lambda p, s, d, k: p.step(s, _batch(p, d, first, k), k)[1], phase, state, data, key
-    )
+    """Shapes of what a step reports, without running one (and, under jit, traced only once)."""
+    return eqx.filter_eval_shape(_first_info, phase, state, data, key)
+
+
+def make_buffers(info: Info, rows: int, draw_rows: int) -> tuple[Any, Any]:
+    """Room for the history and the draws of a chunk."""
+    terms = {name: jnp.zeros((rows,), a.dtype) for name, a in info.terms.items()}
+    return terms, jax.tree.map(lambda a: jnp.zeros((draw_rows, *a.shape), a.dtype), info.draw)
 
 
 def _batch(phase: Phase, data: Data | Stack, step: jax.Array, key: jax.Array) -> Any:
@@ -53,19 +65,18 @@ def _batch(phase: Phase, data: Data | Stack, step: jax.Array, key: jax.Array) ->
     return data.batch(step, phase.plan.batch_size, phase.plan.batches, key)
 
 
-# The state is donated: its buffers are written in place. Everything else comes first.
+# State and buffers are donated: they are written in place. Everything else comes first.
 @eqx.filter_jit(donate="all-except-first")
-def run_chunk(fixed: tuple[Any, ...], state: Any) -> Chunk:
+def run_chunk(fixed: tuple[Any, ...], state: Any, terms: Any, draws: Any) -> Chunk:
     """Steps ``start … stop−1`` of a phase, fewer when it is done or a term is not finite.
 
     The number of steps is an argument, not a constant: one compilation serves every chunk.
     A step whose terms are not all finite is not taken, so the last finite state is kept.
     """
-    phase, data, key, start, stop, thin, rows, draw_rows, block = fixed
+    phase, data, key, start, stop, thin, block = fixed
     order_key, step_key = jax.random.split(key)
-    reported = abstract_info(phase, state, data, key)
-    terms = {name: jnp.zeros((rows,), a.dtype) for name, a in reported.terms.items()}
-    draws = jax.tree.map(lambda a: jnp.zeros((draw_rows, *a.shape), a.dtype), reported.draw)
+    rows = len(jax.tree.leaves(terms)[0])
+    draw_rows = len(jax.tree.leaves(draws)[0]) if draws is not None else 0
 
     def step(carry: Any, _: Any) -> tuple[Any, None]:
         state, terms, draws, t, finite, done = carry

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ._tree import named_leaves, path_name, tree_size
-from .data import as_array, cast
+from .data import cast
 from .likelihoods import Likelihood
 from .networks import Network, as_network
 from .priors import PerWeight, Prior, as_prior, is_prior
@@ -149,7 +149,10 @@ class Model(eqx.Module):
     def likelihood_of(self, params: Parameters, outputs: jax.Array, x: Any, y: Any) -> jax.Array:
         """log p(yₙ | outputsₙ) of each example."""
         _, side = self.likelihood.split(x)
-        return self.likelihood.log_prob(outputs, jnp.asarray(y), params.likelihood, side)
+        y = jnp.asarray(y)
+        # (N,) and (N, 1) are one target alike; what does not fit is refused, never broadcast
+        y = y.reshape(len(y), *self.likelihood.check(outputs.shape, y))
+        return self.likelihood.log_prob(outputs, y, params.likelihood, side)
 
     def log_joint(self, params: Parameters, x: Any, y: Any, weight: Any = None) -> jax.Array:
         """log p(D, w) = log p(w) + log p(D | w)."""
@@ -166,25 +169,39 @@ class Model(eqx.Module):
         ]
         return jax.tree.unflatten(treedef, drawn)
 
-    def check(self, x: Any, y: Any) -> tuple[int, ...]:
-        """Check that network, likelihood and data fit; returns the shape of one target."""
+    def output_shape(self, x: Any) -> tuple[int, ...]:
+        """The shape of the outputs for inputs ``x``, or an error that says why they do not fit."""
         inputs, side = self.likelihood.split(x)
+        shapes = [np.shape(leaf) for leaf in jax.tree.leaves(inputs)]
+        shown = ", ".join(map(str, shapes))
+        if not shapes or any(len(shape) == 0 or shape[0] != shapes[0][0] for shape in shapes):
+            raise ValueError(f"x must have one row per example, got shape {shown or 'of nothing'}")
+        n = shapes[0][0]
         probe = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, _canonical(a)), inputs)
         try:
-            output_shape = self.network.output_shape(probe)
+            shape = self.network.output_shape(probe)
         except (TypeError, ValueError) as error:
-            shapes = ", ".join(str(np.shape(leaf)) for leaf in jax.tree.leaves(inputs))
-            raise ValueError(f"x of shape {shapes} does not fit the network: {error}") from error
-        n = len(y)
-        if len(output_shape) == 0 or output_shape[0] != n:
+            raise ValueError(f"x of shape {shown} does not fit the network: {error}") from error
+        if len(shape) == 0 or shape[0] != n:
             raise ValueError(
-                f"network: the output for {n} examples has shape {output_shape}; its first axis "
-                "must be the examples"
+                f"network: the output for {n} examples has shape {shape}; its first axis must be "
+                "the examples"
             )
+        if side is not None and (np.size(side) != n or not np.all(np.asarray(side) > 0)):
+            raise ValueError(
+                f"x: the exposure must be positive, one for each of {n} examples, got shape "
+                f"{np.shape(side)} and a smallest value of {np.min(side, initial=np.inf):g}"
+            )
+        return shape
+
+    def check(self, x: Any, y: Any, values: Any = None) -> tuple[int, ...]:
+        """Check that network, likelihood and data fit; returns the shape of one target.
+
+        ``values`` are all targets where ``y`` is only the first batch of them.
+        """
+        output_shape = self.output_shape(x)
         target = self.likelihood.check(output_shape, y)
-        self.likelihood.check_values(np.asarray(y), output_shape)
-        if side is not None and (np.shape(side)[0] != n or not np.all(np.asarray(side) > 0)):
-            raise ValueError("x: the exposure must be positive, one for each example")
+        self.likelihood.check_values(np.asarray(y if values is None else values), output_shape)
         return target
 
     def fingerprint(self) -> str:
@@ -233,7 +250,7 @@ def describe(module: eqx.Module) -> str:
 
 
 def _canonical(a: Any) -> Any:
-    return jax.dtypes.canonicalize_dtype(as_array(a).dtype)
+    return jax.dtypes.canonicalize_dtype(a.dtype)
 
 
 def _default_prior() -> Prior:

@@ -14,13 +14,15 @@ Everything streams: inputs go through in blocks so that samples × inputs never 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from . import _reductions as rd
+from ._checks import whole
 from ._memory import explain_out_of_memory
-from .likelihoods import Likelihood
+from ._reductions import Particles
+from .data import as_array, check_finite
 from .model import Model
 
 BLOCK_BYTES = 64 * 2**20
@@ -31,13 +33,6 @@ class Targets(NamedTuple):
 
     given: tuple[int, ...]
     inner: tuple[int, ...]
-
-
-class Particles(NamedTuple):
-    """Weighted draws of a posterior by identity: a key each, or an index each."""
-
-    ids: Any
-    weights: jax.Array
 
 
 class Moments(NamedTuple):
@@ -145,7 +140,7 @@ class Predictive:
     @property
     def _summary(self) -> Moments:
         if self._moments is None:
-            reduce = _class_moments if self.kind == "classification" else _moments
+            reduce = rd.class_moments if self.kind == "classification" else rd.moments
             moments = Moments(*self._stream(reduce))
             if self.kind != "classification":
                 moments = Moments(*(self._in_shape(part) for part in moments))
@@ -156,26 +151,28 @@ class Predictive:
 
     def log_prob(self, y: Any) -> np.ndarray:
         """log p(y | x, D) = log E_w p(y | x, w) of each example: probabilities are averaged."""
-        y = np.asarray(y)
-        if len(y) != len(self):
-            raise ValueError(f"y has {len(y)} entries for {len(self)} inputs")
-        if y.size != len(y) * int(np.prod(self._targets.inner)):
-            raise ValueError(
-                f"y must have shape {(len(self), *self._targets.given)}, got {y.shape}"
-            )
-        return self._stream(_log_prob, y.reshape(len(y), *self._targets.inner))[0]
+        y = np.asarray(as_array(y, "y"))
+        given, inner = self._targets
+        accepted = {given, inner} | ({(), (1,)} if inner in ((), (1,)) else set())
+        if y.ndim == 0 or len(y) != len(self) or y.shape[1:] not in accepted:
+            raise ValueError(f"y must have shape {(len(self), *given)}, got {y.shape}")
+        check_finite("y", y)
+        shape = self._model.output_shape(self._x)
+        self._model.likelihood.check_values(y, shape)
+        return self._stream(rd.log_prob, y.reshape(len(y), *self._targets.inner))[0]
 
     def quantile(self, q: float | np.ndarray) -> np.ndarray:
         """Quantiles of y (regression, counts) or of the class probabilities over the posterior.
 
-        For y they come from one draw of y per posterior sample; ask for many samples when the
-        tails matter. The quantiles are the first axis where ``q`` is an array.
+        Those of a continuous y solve E_w[F(y | w)] = q; where the likelihood has no distribution
+        function they come from draws of y. The quantiles are the first axis where ``q`` is an
+        array.
         """
         levels = np.atleast_1d(np.asarray(q, np.float64))
-        if np.any(levels < 0) or np.any(levels > 1):
+        if not np.all((levels >= 0) & (levels <= 1)):
             raise ValueError(f"q must lie between 0 and 1, got {q!r}")
-        reduce = _class_quantiles if self.kind == "classification" else _quantiles
-        found = self._stream(reduce, None, jnp.asarray(levels))[0]
+        reduce = rd.class_quantiles if self.kind == "classification" else rd.quantiles
+        found = self._stream(reduce, None, jnp.asarray(levels), max(self.samples, rd.DRAWS))[0]
         found = np.moveaxis(found, 1, 0)
         if self.kind != "classification":
             found = np.stack([self._in_shape(part) for part in found])
@@ -189,21 +186,16 @@ class Predictive:
         return low, high
 
     def sample(self, n: int | None = None) -> np.ndarray:
-        """Draws of y, first axis ``n`` (default: one per posterior sample)."""
-        drawn = np.moveaxis(self._stream(_draw)[0], 1, 0)
-        drawn = np.stack([self._in_shape(part) for part in drawn])
-        if n is None:
-            return drawn
-        if n > len(drawn):
-            raise ValueError(
-                f"n={n} draws asked of a predictive with {len(drawn)} samples: predict with "
-                f"samples={n}"
-            )
-        return drawn[:n]
+        """``n`` draws of y on the first axis (default: one per posterior sample)."""
+        n = self.samples if n is None else whole("n", n)
+        # all blocks take the same draws, so that each is one function over all inputs
+        pick = jax.random.fold_in(self._key, len(self))
+        drawn = np.moveaxis(self._stream(rd.draws, None, (pick, n), max(self.samples, n))[0], 1, 0)
+        return np.stack([self._in_shape(part) for part in drawn])
 
     def outputs(self) -> np.ndarray:
         """The network's outputs for every posterior sample, (samples, inputs, …)."""
-        return np.moveaxis(self._stream(_outputs)[0], 1, 0)
+        return np.moveaxis(self._stream(rd.outputs)[0], 1, 0)
 
     # -- machinery
 
@@ -214,15 +206,17 @@ class Predictive:
     def _in_shape(self, part: np.ndarray) -> np.ndarray:
         return part.reshape(len(part), *self._targets.given)
 
-    def _stream(self, reduce: Callable[..., Any], y: Any = None, extra: Any = None) -> list[Any]:
-        """Run ``reduce`` over blocks of inputs; the last block is padded to a power of two."""
+    def _stream(
+        self, reduce: Callable[..., Any], y: Any = None, extra: Any = None, width: int = 0
+    ) -> list[Any]:
+        """Run ``reduce`` over blocks of inputs, padded to powers of two; ``width`` draws wide."""
         n = len(self)
         shape = self._model.network.output_shape(
             jax.tree.map(lambda a: jax.ShapeDtypeStruct((1, *a.shape[1:]), a.dtype), self._inputs())
         )
-        per_input = 4 * self.samples * max(int(np.prod(shape[1:])), 1) * 3
-        size = max(1, min(n, self._block_bytes // max(per_input, 1)))
-        size = 1 << (size - 1).bit_length() if size < n else 1 << (n - 1).bit_length()
+        per_input = 4 * max(self.samples, width) * max(int(np.prod(shape[1:])), 1) * 3
+        most = max(1, self._block_bytes // per_input)
+        size = min(1 << (n - 1).bit_length(), 1 << (most.bit_length() - 1))
         parts = []
         with explain_out_of_memory(
             f"predicting {n} inputs in blocks of {size} with {self.samples} samples",
@@ -233,11 +227,11 @@ class Predictive:
                 got = rows.stop - rows.start
                 block = jax.tree.map(lambda a, r=rows: _pad(a[r], size), self._x)
                 y_block = None if y is None else _pad(y[rows], size)
-                reduced = _reduce_block(
+                reduced = rd.reduce_block(
                     reduce, self._source, block, y_block,
                     self._particles, jax.random.fold_in(self._key, start), extra,
                 )  # fmt: skip
-                parts.append([np.asarray(a[:got]) for a in reduced])
+                parts.append([np.asarray(a)[:got] for a in reduced])
         return [np.concatenate(columns) for columns in zip(*parts, strict=True)]
 
     def _inputs(self) -> Any:
@@ -247,129 +241,3 @@ class Predictive:
 def _pad(a: Any, size: int) -> Any:
     missing = size - len(a)
     return a if missing == 0 else np.concatenate([a, np.repeat(np.asarray(a[:1]), missing, axis=0)])
-
-
-class Block(NamedTuple):
-    """One block of inputs with the network's outputs for every posterior sample."""
-
-    likelihood: Likelihood
-    outputs: jax.Array  # (samples, rows, …)
-    own: Any  # the likelihood's parameters, (samples, …)
-    side: Any
-    weights: jax.Array
-    y: Any
-    key: jax.Array
-
-    def each(self, function: Callable[..., Any], *more: Any) -> Any:
-        """Apply ``function(outputs, own, side, …)`` to every sample."""
-        return jax.vmap(lambda f, own, *args: function(f, own, self.side, *args))(
-            self.outputs, self.own, *more
-        )
-
-    def average(self, values: jax.Array) -> jax.Array:
-        """The weighted mean over samples."""
-        return jnp.tensordot(self.weights.astype(values.dtype), values, axes=1)
-
-
-@eqx.filter_jit
-def _reduce_block(
-    reduce: Callable[[Block, Any], Any],
-    source: Any,
-    x: Any,
-    y: Any,
-    particles: Particles,
-    key: jax.Array,
-    extra: Any,
-) -> Any:
-    model = source.model
-    rows = jax.tree.leaves(x)[0].shape[0]
-
-    def one(identity: Any) -> tuple[jax.Array, Any]:
-        params = source.parameters(identity)
-        outputs, _ = model.apply(params, source.network_state(identity), x, None, training=False)
-        return outputs, params.likelihood
-
-    # several samples at once while the block is small, one large product after another otherwise
-    group = max(1, min(len(particles.weights), 2048 // rows))
-    outputs, own = jax.lax.map(one, particles.ids, batch_size=group)
-    side = model.likelihood.split(x)[1]
-    block = Block(model.likelihood, outputs, own, side, particles.weights, y, key)
-    return reduce(block, extra)
-
-
-def _moments(block: Block, extra: Any) -> Any:
-    def one(f: jax.Array, own: Any, side: Any) -> tuple[jax.Array, jax.Array]:
-        distribution = block.likelihood.distribution(f, own, side)
-        return distribution.mean, distribution.variance
-
-    means, variances = block.each(one)
-    mean = block.average(means)
-    epistemic = block.average(jnp.square(means - mean))
-    aleatoric = block.average(variances)
-    total = epistemic + aleatoric
-    return mean, total, epistemic, aleatoric, total
-
-
-def _class_moments(block: Block, extra: Any) -> Any:
-    p = block.each(block.likelihood.probabilities)
-    mean = block.average(p)
-    variance = block.average(jnp.square(p - mean))
-    aleatoric = block.average(_entropy(p))
-    # rounding must not make information negative
-    total = jnp.maximum(_entropy(mean), aleatoric)
-    return mean, variance, total - aleatoric, aleatoric, total
-
-
-def _entropy(p: jax.Array) -> jax.Array:
-    return -jnp.sum(jax.scipy.special.xlogy(p, p), axis=-1)
-
-
-def _log_prob(block: Block, extra: Any) -> Any:
-    each = block.each(
-        lambda f, own, side: block.likelihood.log_prob(f, jnp.asarray(block.y), own, side)
-    )
-    weights = block.weights.astype(each.dtype)[:, None]
-    return (jax.nn.logsumexp(each, axis=0, b=weights),)
-
-
-def _outputs(block: Block, extra: Any) -> Any:
-    return (jnp.moveaxis(block.outputs, 0, 1),)
-
-
-def _draw_y(block: Block, key: jax.Array) -> jax.Array:
-    keys = jax.random.split(key, len(block.weights))
-    return block.each(
-        lambda f, own, side, k: block.likelihood.distribution(f, own, side).sample(k), keys
-    )
-
-
-def _draw(block: Block, extra: Any) -> Any:
-    pick, noise = jax.random.split(block.key)
-    draws = _draw_y(block, noise)
-    s = len(block.weights)
-    chosen = jax.random.choice(pick, s, (s,), p=block.weights)
-    equal = jnp.all(block.weights == block.weights[0])
-    index = jnp.where(equal, jnp.arange(s), chosen)
-    return (jnp.moveaxis(draws[index], 0, 1),)
-
-
-def _quantiles(block: Block, levels: jax.Array) -> Any:
-    return (_weighted_quantile(_draw_y(block, block.key), block.weights, levels),)
-
-
-def _class_quantiles(block: Block, levels: jax.Array) -> Any:
-    p = block.each(block.likelihood.probabilities)
-    return (_weighted_quantile(p, block.weights, levels),)
-
-
-def _weighted_quantile(values: jax.Array, w: jax.Array, levels: jax.Array) -> jax.Array:
-    """Quantiles over the first axis with weights, as (rows, levels, …)."""
-    order = jnp.argsort(values, axis=0)
-    ranked = jnp.take_along_axis(values, order, axis=0)
-    # each draw sits in the middle of its own weight; ends are clamped
-    mass = w.astype(jnp.result_type(float))[order]
-    place = jnp.cumsum(mass, axis=0) - 0.5 * mass
-    flat = jax.vmap(lambda p, v: jnp.interp(levels, p, v), in_axes=1)(
-        place.reshape(len(w), -1), ranked.reshape(len(w), -1).astype(place.dtype)
-    )
-    return jnp.moveaxis(flat.reshape(*values.shape[1:], -1), -1, 1)

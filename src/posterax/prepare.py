@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ._checks import above_zero, whole
 from ._tree import same_structure
 from .data import Data, Stream, cast, check_finite, float_dtype, unpack
 from .infer.base import Method, Plan, Start
@@ -94,10 +95,7 @@ def _prepare_stream(
             "leave batch_size out"
         )
     x, y = data.example
-    inner = model.check(x, y)
-    model.likelihood.check_values(data.targets(), model.network.output_shape(
-        jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, jnp.float32), x)
-    ))  # fmt: skip
+    inner = model.check(x, y, data.targets())
     model = model.for_targets(inner, float_dtype(x, model.network.params))
     plan = _plan(
         data.total, data.batches, data.batch_size, method, epochs, steps, np.shape(y)[1:], inner
@@ -108,16 +106,15 @@ def _prepare_stream(
 def _batch_size(batch_size: int | None, n: int, method: Method) -> int:
     if batch_size is None:
         return n if method.full_batch else min(n, DEFAULT_BATCH)
-    if method.full_batch and batch_size != n:
+    size = whole("batch_size", batch_size)
+    if method.full_batch and size != n:
         raise ValueError(
-            f"batch_size={batch_size}: {type(method).__name__} uses all {n} examples at each "
+            f"batch_size={size}: {type(method).__name__} uses all {n} examples at each "
             "step; leave batch_size out"
         )
-    if int(batch_size) != batch_size or batch_size < 1:
-        raise ValueError(f"batch_size must be a whole number of 1 or more, got {batch_size!r}")
-    if batch_size > n:
-        raise ValueError(f"batch_size={batch_size} is larger than the data, {n} examples")
-    return int(batch_size)
+    if size > n:
+        raise ValueError(f"batch_size={size} is larger than the data, {n} examples")
+    return size
 
 
 def _plan(
@@ -135,19 +132,17 @@ def _plan(
         raise ValueError("give epochs or steps, not both")
     if epochs is not None and method.counts == "steps":
         raise ValueError(f"{name} counts steps (retained draws per chain), not epochs: use steps=")
-    for option, value in (("epochs", epochs), ("steps", steps)):
-        if value is not None and not value > 0:
-            raise ValueError(f"{option} must be above 0, got {value!r}")
-    if steps is None:
-        if method.counts == "steps":
-            steps = method.default_steps
-        else:
-            steps = max(1, round((DEFAULT_EPOCHS if epochs is None else epochs) * batches))
+    if steps is None and method.counts == "steps":
+        steps = method.default_steps
+    elif steps is None:
+        passes = above_zero("epochs", DEFAULT_EPOCHS if epochs is None else epochs)
+        steps = max(1, round(passes * batches))
+    steps = whole("steps", steps)
     given = tuple(int(d) for d in given)
     return Plan(
         jnp.asarray(total, jnp.result_type(float)),
         jnp.asarray(batches, jnp.int32),
-        jnp.asarray(int(steps), jnp.int32),
+        jnp.asarray(steps, jnp.int32),
         size,
         Targets(given, inner),
     )
@@ -163,7 +158,13 @@ def make_start(init: Any, model: Model) -> Start:
     if isinstance(init, Parameters):
         _same_tree("init", init, model.parameters)
         return Start(init, model.network.state, None, given=True)
-    network = as_network(init)
+    try:
+        network = as_network(init)
+    except TypeError:
+        raise TypeError(
+            "init must be an earlier posterior, a trained network like the model's, or "
+            f"px.Parameters, got {type(init).__name__}"
+        ) from None
     _same_tree("init", network.params, model.network.params)
     params = Parameters(network.params, model.parameters.likelihood)
     return Start(params, network.state, None, given=True)
@@ -173,5 +174,6 @@ def _same_tree(name: str, got: Any, want: Any) -> None:
     shapes = lambda tree: [tuple(a.shape) for a in jax.tree.leaves(tree)]  # noqa: E731
     if not same_structure(got, want) or shapes(got) != shapes(want):
         raise ValueError(
-            f"{name} has other parameters than the model: {shapes(got)} instead of {shapes(want)}"
+            f"{name} has other parameters than the model: shapes {shapes(got)} instead of "
+            f"{shapes(want)}"
         )

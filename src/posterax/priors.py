@@ -24,10 +24,17 @@ _LOG_2PI = float(np.log(2 * np.pi))
 
 
 def _positive(name: str, value: Any) -> np.ndarray:
-    array = np.asarray(value, np.float64)
+    array = _number(name, value)
     if not (np.all(np.isfinite(array)) and np.all(array > 0)):
         raise ValueError(f"{name} must be positive and finite, got {value!r}")
     return array
+
+
+def _number(name: str, value: Any) -> np.ndarray:
+    try:
+        return np.asarray(value, np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a number, got {value!r}") from None
 
 
 class Prior(eqx.Module):
@@ -77,9 +84,11 @@ class Gaussian(Prior):
     fan_in: bool = eqx.field(static=True)
 
     def __init__(self, scale: Any = 1.0, loc: Any = 0.0, *, fan_in: bool = False):
-        traced = isinstance(scale, jax.Array)
-        self.scale = scale if traced else _positive("scale", scale)
-        self.loc = loc if isinstance(loc, jax.Array) else np.asarray(loc, np.float64)
+        traced = isinstance(scale, jax.core.Tracer)
+        checked = scale if traced else _positive("scale", scale)
+        # arrays of the device stay where they are
+        self.scale = scale if isinstance(scale, jax.Array) else checked
+        self.loc = loc if isinstance(loc, jax.Array) else _number("loc", loc)
         self.fan_in = bool(fan_in)
 
     def _moments(self, dtype: Any) -> tuple[jax.Array, jax.Array]:
@@ -128,8 +137,8 @@ class ScaleMixture(Prior):
     sigma2: Any
 
     def __init__(self, pi: Any = 0.5, sigma1: Any = 1.0, sigma2: Any = 0.0025):
-        self.pi = np.asarray(pi, np.float64)
-        if not (0 < self.pi < 1):
+        self.pi = _number("pi", pi)
+        if not np.all((self.pi > 0) & (self.pi < 1)):
             raise ValueError(f"pi must lie strictly between 0 and 1, got {pi!r}")
         self.sigma1, self.sigma2 = _positive("sigma1", sigma1), _positive("sigma2", sigma2)
 

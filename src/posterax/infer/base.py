@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
+from .._checks import above_zero
 from ..data import Batch, Data
 from ..model import Model, Parameters
 from ..posteriors import Posterior
@@ -80,7 +80,8 @@ class Phase(eqx.Module):
 
     def blame(self, state: Any, term: str) -> str:
         """Which part of the objective a non-finite term is, and what to try."""
-        return f"{term}: check the scale of the data and lower the learning rate"
+        part = {"nll": "likelihood (nll)"}.get(term, term)
+        return f"{part}: check the scale of the data and lower the learning rate"
 
     def finish(self, state: Any, draws: Draw | None) -> Posterior:
         """The posterior (of the last phase); draws have axes (chain, draw, …).
@@ -143,8 +144,7 @@ def check_optimizer(optimizer: Any, learning_rate: Any, schedule: str) -> None:
             "optimizer must be an optax transformation such as optax.adam(1e-3), got "
             f"{type(optimizer).__name__}"
         )
-    if not (np.isscalar(learning_rate) and float(learning_rate) > 0):  # type: ignore[arg-type]
-        raise ValueError(f"learning_rate must be a positive number, got {learning_rate!r}")
+    above_zero("learning_rate", learning_rate)
     choose("schedule", schedule, ("cosine", "constant"))
 
 

@@ -17,10 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from .._checks import whole
+from .._noise import noise_key, standard_normal_like
 from ..data import Batch, Data
 from ..model import Model, Parameters
 from ..posteriors import MeanFieldGaussian, Posterior
-from ..posteriors.gaussian import standard_normal_like
 from ..priors import is_prior
 from .base import (
     Draw,
@@ -151,8 +152,9 @@ class VariationalPhase(Phase):
         kl_scale: jax.Array,
     ) -> Any:
         """Gradients for one weight sample, with NLL and KL."""
-        noise_key, network_key = jax.random.split(key)
-        noise = standard_normal_like(noise_key, state.mu)
+        weight_key, network_key = jax.random.split(key)
+        weight_key = noise_key(weight_key)
+        noise = standard_normal_like(weight_key, state.mu)
         noise = jax.tree.map(lambda e: sign.astype(e.dtype) * e, noise)
         # KL first: value and shift and scale in one element-wise pass
         kl, (kl_mu, kl_rho) = jax.value_and_grad(self._kl, argnums=(0, 1))(
@@ -170,7 +172,7 @@ class VariationalPhase(Phase):
         else:
             (nll, network_state), (nll_mu, nll_rho) = jax.value_and_grad(
                 self._distribution_nll, argnums=(0, 1), has_aux=True
-            )(state.mu, state.rho, state.state, batch, noise_key, sign, network_key)
+            )(state.mu, state.rho, state.state, batch, weight_key, sign, network_key)
         combine = lambda a, b: likelihood_scale * a + kl_scale * b  # noqa: E731
         grads = {
             "mu": jax.tree.map(combine, nll_mu, kl_mu),
@@ -289,8 +291,7 @@ class BayesByBackprop(Method):
         choose("kl", self.kl, ("auto", "monte_carlo"))
         if not callable(self.kl_weights):
             choose("kl_weights", self.kl_weights, ("uniform", "blundell"))
-        if int(self.samples) != self.samples or self.samples < 1:
-            raise ValueError(f"samples must be a whole number of 1 or more, got {self.samples!r}")
+        whole("samples", self.samples)
         if self.antithetic and self.samples % 2:
             raise ValueError(f"antithetic pairs need an even number of samples, got {self.samples}")
         if not self.temperature >= 0:

@@ -6,10 +6,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from .._checks import whole
 from ..data import Batch, Data
 from ..model import Model
 from ..posteriors import Draws, Posterior
-from .base import Draw, Info, Method, Phase, Plan, choose
+from .base import Draw, Info, Method, Phase, Plan, check_optimizer, choose
 from .point import MaximumAPosteriori, MaximumLikelihood
 
 
@@ -61,9 +62,9 @@ class DeepEnsemble(Method):
     optimizer: Any = None
 
     def __check_init__(self) -> None:
-        if self.members < 1:
-            raise ValueError(f"members must be 1 or more, got {self.members}")
+        whole("members", self.members)
         choose("inside", self.inside, ("map", "ml"))
+        check_optimizer(self.optimizer, self.learning_rate, self.schedule)
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
         inside = MaximumAPosteriori if self.inside == "map" else MaximumLikelihood

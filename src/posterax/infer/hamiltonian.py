@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from .._checks import whole
 from ..data import Batch, Data
 from ..model import Model, Parameters
 from ..posteriors import Draws, Posterior
@@ -187,10 +188,8 @@ class NUTS(Method):
     full_batch: ClassVar[bool] = True
 
     def __check_init__(self) -> None:
-        if self.chains < 1 or self.warmup < 1:
-            raise ValueError(
-                f"chains and warmup must be 1 or more, got {self.chains} and {self.warmup}"
-            )
+        for name in ("chains", "warmup", "max_doublings"):
+            whole(name, getattr(self, name))
         if not 0 < self.target_acceptance < 1:
             raise ValueError(
                 f"target_acceptance must lie between 0 and 1, got {self.target_acceptance}"

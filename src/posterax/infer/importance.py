@@ -9,6 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from .._checks import whole
 from ..data import Batch, Data
 from ..model import Model
 from ..posteriors import Draws, Posterior
@@ -74,8 +75,7 @@ class ImportanceSampling(Method):
     full_batch: ClassVar[bool] = True
 
     def __check_init__(self) -> None:
-        if self.chains < 1:
-            raise ValueError(f"chains must be 1 or more, got {self.chains}")
+        whole("chains", self.chains)
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
         return [CandidatePhase(model, plan, self.chains)]

@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from .._checks import whole
 from .._keys import KeyLike, as_key
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
@@ -84,15 +85,12 @@ class MLP(eqx.Module):
         key: KeyLike,
     ):
         sizes = (in_size, *hidden_sizes, out_size)
-        for name, size in zip(
-            ("in_size", *["hidden_sizes"] * len(hidden_sizes)), sizes, strict=False
-        ):
-            if int(size) != size or size < 1:
-                raise ValueError(f"{name} must hold positive integers, got {size!r}")
+        names = ("in_size", *["hidden_sizes"] * len(hidden_sizes), "out_size")
+        sizes = tuple(whole(name, size) for name, size in zip(names, sizes, strict=True))
         activation_function(activation)
         keys = jax.random.split(as_key(key), len(sizes) - 1)
-        self.in_size, self.out_size = int(in_size), int(out_size)
-        self.hidden_sizes = tuple(int(size) for size in hidden_sizes)
+        self.in_size, *hidden, self.out_size = sizes
+        self.hidden_sizes = tuple(hidden)
         self.activation = activation
         gains = [2.0 if activation == "relu" else 1.0] * len(hidden_sizes) + [1.0]
         self.layers = [

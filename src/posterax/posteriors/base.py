@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._checks import whole
 from .._keys import KeyLike, as_key
-from ..data import as_array, cast, check_finite
+from ..data import as_inputs, cast, check_finite
 from ..model import Model, Parameters
 from ..predictive import BLOCK_BYTES, Particles, Predictive, Targets
 from ..priors import PerWeight
@@ -75,8 +76,7 @@ class Posterior(eqx.Module):
 
     def sample(self, key: KeyLike, n: int) -> Parameters:
         """``n`` draws of all parameters, on a leading axis."""
-        if n < 1:
-            raise ValueError(f"n must be 1 or more, got {n}")
+        n = whole("n", n)
         pick, draw = jax.random.split(as_key(key))
         ids, weights = self.particles(draw, n)
         if len(weights) != n or not bool(jnp.all(weights == weights[0])):
@@ -118,22 +118,14 @@ class Posterior(eqx.Module):
             key: an int or a JAX key; the same key gives the same predictions.
             block_bytes: bound on the working memory of one block of inputs.
         """
-        x = jax.tree.map(as_array, x)
-        if not jax.tree.leaves(x) or len(jax.tree.leaves(x)[0]) == 0:
+        x = as_inputs(x)
+        if any(np.size(leaf) == 0 for leaf in jax.tree.leaves(x)):
             raise ValueError("x is empty: predict needs at least one input")
         check_finite("x", x)
         dtype = jax.tree.leaves(self.model.parameters)[0].dtype
         x = jax.tree.map(lambda a: cast(a, dtype), x)
-        try:
-            inputs = self.model.likelihood.split(x)[0]
-            self.model.network.output_shape(
-                jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), inputs)
-            )
-        except (TypeError, ValueError) as error:
-            shapes = ", ".join(str(np.shape(leaf)) for leaf in jax.tree.leaves(x))
-            raise ValueError(f"x of shape {shapes} does not fit the network: {error}") from error
-        if samples is not None and samples < 1:
-            raise ValueError(f"samples must be 1 or more, got {samples}")
+        self.model.output_shape(x)
+        samples = None if samples is None else whole("samples", samples)
         weights_key, noise_key = jax.random.split(as_key(key))
         particles = self.particles(weights_key, samples)
         return Predictive(self, x, particles, noise_key, block_bytes=block_bytes)

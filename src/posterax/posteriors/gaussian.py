@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from .._noise import standard_normal_like
 from ..model import Parameters
 from ..predictive import Particles
 from .base import Posterior
@@ -32,16 +33,6 @@ class MeanFieldGaussian(Posterior):
 
     def moments(self) -> tuple[Parameters, Parameters]:
         return self.mu, self.sigma()
-
-
-def standard_normal_like(key: jax.Array, tree: Any) -> Any:
-    """Independent N(0, 1) noise in the shape of a tree."""
-    leaves, treedef = jax.tree.flatten(tree)
-    keys = jax.random.split(key, len(leaves))
-    return jax.tree.unflatten(
-        treedef,
-        [jax.random.normal(k, a.shape, a.dtype) for k, a in zip(keys, leaves, strict=True)],
-    )
 
 
 def sample_gaussian(key: jax.Array, mu: Any, sigma: Any) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..data import as_array
+from ..data import as_inputs
 from ..model import Model, Parameters
 from ..predictive import Particles, Targets
 from .base import Posterior
@@ -41,9 +41,7 @@ def before_data(model: Model, x: Any, target_shape: tuple[int, ...] | None = Non
         >>> px.before_data(model, x).predict(x, samples=20, key=0).sample().shape
         (20, 4)
     """
-    x = jax.tree.map(as_array, x)
-    inputs, _ = model.likelihood.split(x)
-    shape = model.network.output_shape(inputs)[1:]
+    shape = model.output_shape(as_inputs(x))[1:]
     inner = model.likelihood.target_for(shape) if target_shape is None else target_shape
     model = model.for_targets(inner, jax.tree.leaves(model.parameters)[0].dtype)
     given = () if inner == (1,) else inner

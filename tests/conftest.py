@@ -1,0 +1,21 @@
+"""Shared settings: where the real data is, and small models every test file can use."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The directory of real data sets; tests that need it are skipped where it is absent."""
+    folder = os.environ.get("POSTERAX_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("POSTERAX_DATA does not name a directory with the data sets")
+    return Path(folder)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)

@@ -1,0 +1,128 @@
+"""One table that every method goes through: a new method is one row here.
+
+fit → predict → save → load → predict identical, progress, checkpoint and resume, weights,
+regression and classification, for Equinox, Flax NNX and plain networks; one tiny model a cell.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+import posterax as px
+
+# name: (method, options of fit)
+METHODS = {
+    "bayes_by_backprop": (px.BayesByBackprop(), {"epochs": 3}),
+    "local": (px.BayesByBackprop(estimator="local"), {"epochs": 3}),
+    "flipout": (px.BayesByBackprop(estimator="flipout"), {"epochs": 3}),
+    "maximum_likelihood": (px.MaximumLikelihood(), {"epochs": 3}),
+    "maximum_a_posteriori": (px.MaximumAPosteriori(), {"epochs": 3}),
+    "deep_ensemble": (px.DeepEnsemble(members=2), {"epochs": 3}),
+    "nuts": (px.NUTS(chains=2, warmup=8, max_doublings=3), {"steps": 6}),
+    "importance_sampling": (px.ImportanceSampling(chains=4), {"steps": 8}),
+}
+
+
+def equinox_network(outputs):
+    return px.networks.MLP(2, outputs, (3,), key=0)
+
+
+class Flax(nnx.Module):
+    def __init__(self, outputs):
+        rngs = nnx.Rngs(0)
+        self.first = nnx.Linear(2, 3, rngs=rngs)
+        self.last = nnx.Linear(3, outputs, rngs=rngs)
+
+    def __call__(self, x):
+        return self.last(nnx.tanh(self.first(x)))
+
+
+def plain_network(outputs):
+    rng = np.random.default_rng(0)
+    params = {"a": rng.normal(size=(2, 3)), "b": rng.normal(size=(3, outputs))}
+    return {k: jnp.asarray(v, jnp.float32) for k, v in params.items()}, plain_apply
+
+
+def plain_apply(params, x):
+    return jnp.tanh(x @ params["a"]) @ params["b"]
+
+
+NETWORKS = {"equinox": equinox_network, "flax": Flax, "plain": plain_network}
+TASKS = {
+    "regression": (1, px.likelihoods.Gaussian(noise="learned", initial=0.5)),
+    "classification": (3, px.likelihoods.Categorical()),
+}
+
+
+def data_for(task):
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(12, 2)).astype("float32")
+    y = x[:, 0] if task == "regression" else (x[:, 0] > 0).astype(int) + (x[:, 1] > 0)
+    return x, y, np.linspace(0.5, 1.5, 12)
+
+
+def summary(predictive, y):
+    return np.concatenate(
+        [np.ravel(a) for a in (*predictive._summary, predictive.log_prob(y), predictive.sample(3))]
+    )
+
+
+# variants of a method above share its code: fewer cells
+PARTIAL = {
+    "local": [("classification", n) for n in NETWORKS],
+    "flipout": [("regression", n) for n in NETWORKS],
+    "maximum_likelihood": [("regression", "plain")],
+    "maximum_a_posteriori": [("classification", "flax")],
+}
+CELLS = [
+    (name, task, network)
+    for name in METHODS
+    for task, network in PARTIAL.get(name, [(t, n) for t in TASKS for n in NETWORKS])
+]
+
+
+@pytest.mark.parametrize(("name", "task", "network"), CELLS)
+def test_contract(name, task, network, tmp_path, capsys):
+    method, options = METHODS[name]
+    outputs, likelihood = TASKS[task]
+    model = px.Model(NETWORKS[network](outputs), px.priors.Gaussian(1.0), likelihood)
+    data = data_for(task)
+    x, y, _ = data
+
+    # fit with progress and a checkpoint; the same call again resumes at the end
+    events = []
+    folder = tmp_path / "checkpoint"
+    settings = options | {"key": 0, "checkpoint": folder}
+    posterior = px.fit(model, data, method, progress=True, callbacks=[events.append], **settings)
+    assert events
+    assert events[-1].step == events[-1].total
+    assert any(title in capsys.readouterr().err for title in {e.phase for e in events})
+    assert posterior.history
+    assert all(np.all(np.isfinite(values)) for values in posterior.history.values())
+    resumed = px.fit(model, data, method, **settings)
+
+    # predict: shapes, the law of total uncertainty, the same from a file
+    predictive = posterior.predict(x, samples=5, key=3)
+    assert predictive.mean.shape == ((12,) if task == "regression" else (12, 3))
+    assert predictive.total.shape == (12,)
+    np.testing.assert_allclose(
+        predictive.epistemic + predictive.aleatoric, predictive.total, rtol=1e-4, atol=1e-6
+    )
+    path = tmp_path / "posterior.px"
+    posterior.save(path)
+    loaded = px.load(path, model=None if network == "equinox" else model)
+    for same in (loaded, resumed):
+        again = same.predict(x, samples=5, key=3)
+        np.testing.assert_array_equal(summary(again, y), summary(predictive, y))
+        assert same.history.keys() == posterior.history.keys()
+
+    # sampling, and weights that count: another weighting gives another posterior
+    assert posterior.sample(0, 4).network is not None
+    other = px.fit(model, (x, y, data[2][::-1] ** 4), method, key=0, **options)
+    assert not np.array_equal(other.predict(x, key=3).mean, posterior.predict(x, key=3).mean)
+
+    # going on for as long again
+    longer = px.fit(model, data, method, key=0, resume=posterior, **options)
+    last = next(name for name in longer.history if "/" not in name)
+    assert len(longer.history[last]) == 2 * len(posterior.history[last])

@@ -1,0 +1,193 @@
+"""Priors: their densities, draws and KL against scipy, and which weight gets which prior."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from scipy import integrate, stats
+
+import posterax as px
+from posterax.posteriors import MeanFieldGaussian
+from posterax.predictive import Targets
+from posterax.priors import as_prior
+
+GRID = np.concatenate([-np.logspace(4, -6, 40), [0.0], np.logspace(-6, 4, 40)]).astype("float32")
+LINEAR = px.likelihoods.Gaussian(0.1)
+
+
+def mixture_log_density(w, pi, s1, s2):
+    wide = np.log(pi) + stats.norm.logpdf(w, 0, s1)
+    narrow = np.log1p(-pi) + stats.norm.logpdf(w, 0, s2)
+    return np.logaddexp(wide, narrow)
+
+
+@pytest.mark.parametrize(
+    ("prior", "reference"),
+    [
+        (px.priors.Gaussian(0.3, loc=1.5), stats.norm(1.5, 0.3).logpdf),
+        (px.priors.Laplace(0.2), stats.gennorm(1, 0, 0.2).logpdf),
+        (px.priors.ScaleMixture(0.25, 2.0, 0.01), lambda w: mixture_log_density(w, 0.25, 2, 0.01)),
+        (as_prior(dist.Cauchy(0.0, 0.5)), stats.cauchy(0, 0.5).logpdf),
+        (as_prior(dist.StudentT(3.0, 0.0, 0.5)), stats.t(3, 0, 0.5).logpdf),
+        (as_prior(dist.Normal(0.0, 0.5)), stats.norm(0, 0.5).logpdf),
+    ],
+    ids=["gaussian", "laplace", "mixture", "cauchy", "student", "normal"],
+)
+def test_log_density_is_scipys_far_into_the_tails(prior, reference):
+    np.testing.assert_allclose(
+        prior.log_prob(jnp.asarray(GRID)), reference(GRID.astype(float)), rtol=2e-5, atol=2e-5
+    )
+
+
+def test_scale_mixture_has_no_floor():
+    prior = px.priors.ScaleMixture(pi=0.5, sigma1=1.0, sigma2=0.0025)
+    value, slope = jax.value_and_grad(prior.log_prob)(jnp.asarray(1e3))
+    assert value == pytest.approx(np.log(0.5) + stats.norm.logpdf(1e3), rel=1e-6)
+    assert slope == pytest.approx(-1e3, rel=1e-6)
+
+
+def test_scale_mixture_is_more_peaked_and_heavier_tailed_than_its_gaussian():
+    pi, s1, s2 = 0.25, 1.0, 0.1
+    prior = px.priors.ScaleMixture(pi, s1, s2)
+    sd = np.sqrt(pi * s1**2 + (1 - pi) * s2**2)
+    gaussian = px.priors.Gaussian(sd)
+    for place in (0.0, 6 * sd):
+        assert prior.log_prob(jnp.asarray(place)) > gaussian.log_prob(jnp.asarray(place)) + 0.5
+
+    def moment(k):
+        density = lambda w: w**k * np.exp(float(prior.log_prob(jnp.asarray(w))))  # noqa: E731
+        return 2 * sum(integrate.quad(density, a, b, epsabs=1e-8)[0] for a, b in [(0, 1), (1, 9)])
+
+    assert moment(2) == pytest.approx(sd**2, rel=1e-4)
+    assert moment(4) / moment(2) ** 2 > 3
+
+
+@pytest.mark.parametrize(
+    ("prior", "mean", "variance", "fourth"),
+    [
+        (px.priors.Gaussian(0.3, loc=1.5), 1.5, 0.09, 3 * 0.09**2),
+        (px.priors.Laplace(0.2), 0.0, 0.08, 24 * 0.2**4),
+        (px.priors.ScaleMixture(0.25, 2.0, 0.1), 0.0, 1.0075, 3 * (0.25 * 16 + 0.75 * 1e-4)),
+        (as_prior(dist.Normal(-1.0, 2.0)), -1.0, 4.0, 48.0),
+    ],
+    ids=["gaussian", "laplace", "mixture", "numpyro"],
+)
+def test_draws_have_the_right_moments(prior, mean, variance, fourth):
+    n = 40_000
+    draws = np.asarray(prior.sample(jax.random.key(0), (n // 4, 4), jnp.float32), np.float64)
+    assert draws.shape == (n // 4, 4)
+    z_mean = (draws.mean() - mean) / np.sqrt(variance / n)
+    z_variance = (np.mean((draws - mean) ** 2) - variance) / np.sqrt((fourth - variance**2) / n)
+    assert abs(z_mean) < 4
+    assert abs(z_variance) < 4
+
+
+@pytest.mark.parametrize("mu", [-1.3, 0.0, 0.4])
+@pytest.mark.parametrize("sigma", [0.05, 0.7])
+@pytest.mark.parametrize(
+    "prior",
+    [px.priors.Gaussian(0.5, loc=0.2), px.priors.Laplace(0.3), as_prior(dist.Normal(0.2, 0.5))],
+    ids=["gaussian", "laplace", "numpyro"],
+)
+def test_closed_form_kl_is_the_integral_of_q_log_q_over_p(prior, mu, sigma):
+    q = stats.norm(mu, sigma)
+    # KL(q ‖ p) weighs by q: with the roles exchanged these cases differ by up to a hundredfold
+    grid = np.linspace(mu - 12 * sigma, mu + 12 * sigma, 40_001)
+    log_p = np.asarray(prior.log_prob(jnp.asarray(grid, jnp.float32)), np.float64)
+    expected = integrate.trapezoid(q.pdf(grid) * (q.logpdf(grid) - log_p), grid)
+    found = prior.kl_from_gaussian(jnp.asarray(mu), jnp.asarray(sigma))
+    assert found == pytest.approx(expected, rel=1e-4, abs=1e-4)
+
+
+def test_kl_direction():
+    q, p = (0.0, 0.1), (1.0, 2.0)
+    forward = px.priors.Gaussian(p[1], loc=p[0]).kl_from_gaussian(*map(jnp.asarray, q))
+    backward = px.priors.Gaussian(q[1], loc=q[0]).kl_from_gaussian(*map(jnp.asarray, p))
+    by_hand = np.log(2 / 0.1) + (0.1**2 + 1) / (2 * 2**2) - 0.5
+    assert forward == pytest.approx(by_hand, rel=1e-5)
+    assert backward > 50 * forward
+
+
+def test_no_closed_form_is_said_so():
+    one = jnp.ones(())
+    for prior in (px.priors.ScaleMixture(), as_prior(dist.Cauchy(0.0, 1.0))):
+        assert prior.kl_from_gaussian(one, one) is None
+
+
+def test_by_part_first_match_decides():
+    prior = px.priors.ByPart(
+        {
+            "layers.0.*": px.priors.Laplace(0.1),
+            "*.bias": dist.Cauchy(0.0, 3.0),
+            lambda name, w: w.ndim == 2: px.priors.Gaussian(0.5),
+        }
+    )
+    model = px.Model(px.networks.MLP(2, 1, (4,), key=0), prior, LINEAR)
+    first, last = model.priors.network.layers
+    assert isinstance(first.bias, px.priors.Laplace)
+    assert isinstance(first.weight, px.priors.Laplace)
+    assert isinstance(last.bias, px.priors.FromDistribution)
+    assert last.weight.scale == 0.5
+    expected = sum(
+        float(jnp.sum(p.log_prob(w)))
+        for p, w in [
+            (px.priors.Laplace(0.1), model.parameters.network.layers[0].weight),
+            (px.priors.Laplace(0.1), model.parameters.network.layers[0].bias),
+            (px.priors.Gaussian(0.5), model.parameters.network.layers[1].weight),
+            (as_prior(dist.Cauchy(0.0, 3.0)), model.parameters.network.layers[1].bias),
+        ]
+    )
+    assert model.log_prior(model.parameters) == pytest.approx(expected, rel=1e-5)
+
+
+def test_by_part_refuses_a_pattern_that_matches_nothing():
+    prior = px.priors.ByPart({"*.bais": px.priors.Gaussian(1.0)})
+    with pytest.raises(ValueError, match=r"\*\.bais.*layers\.0\.weight"):
+        px.Model(px.networks.MLP(2, 1, (4,), key=0), prior, LINEAR)
+
+
+def test_fan_in_knows_which_axis_the_inputs_are_on():
+    prior = px.priors.Gaussian(2.0, fan_in=True)
+    outputs_first = px.Model(eqx.nn.Linear(16, 5, key=jax.random.key(0)), prior, LINEAR)
+    assert outputs_first.priors.network.weight.scale == pytest.approx(2 / 4)
+    assert outputs_first.priors.network.bias.scale == 2.0
+
+    plain = ({"w": jnp.ones((16, 5)), "b": jnp.ones(5)}, lambda p, x: x @ p["w"] + p["b"])
+    inputs_first = px.Model(plain, prior, LINEAR)
+    assert inputs_first.priors.network["w"].scale == pytest.approx(2 / 4)
+    assert inputs_first.priors.network["b"].scale == 2.0
+
+    convolution = px.Model(eqx.nn.Conv2d(4, 7, 2, key=jax.random.key(0)), prior, LINEAR)
+    assert convolution.priors.network.weight.scale == pytest.approx(2 / 4)  # 4 × 2 × 2 inputs
+
+
+def test_fan_in_of_flax_kernels():
+    nnx = pytest.importorskip("flax.nnx")
+    model = px.Model(
+        nnx.Linear(16, 5, rngs=nnx.Rngs(0)), px.priors.Gaussian(2.0, fan_in=True), LINEAR
+    )
+    priors = jax.tree.leaves(model.priors.network, is_leaf=px.priors.is_prior)
+    weights = jax.tree.leaves(model.parameters.network)
+    scales = {w.shape: float(p.scale) for p, w in zip(priors, weights, strict=True)}
+    assert scales == {(5,): 2.0, (16, 5): pytest.approx(2 / 4)}
+
+
+def test_a_posterior_is_the_next_prior_weight_by_weight():
+    network = px.networks.MLP(1, 1, (3,), key=0)
+    model = px.Model(network, None, px.likelihoods.Gaussian("learned"))
+    model = model.for_targets((1,), jnp.float32)
+    mu = jax.tree.map(lambda a: a + 0.1, model.parameters)
+    rho = jax.tree.map(lambda a: -1 + 0.3 * jnp.ones_like(a), mu)
+    posterior = MeanFieldGaussian(model, model.network.state, Targets((1,), (1,)), mu=mu, rho=rho)
+    after = px.Model(network, posterior.as_prior(), px.likelihoods.Gaussian("learned"))
+    after = after.for_targets((1,), jnp.float32)
+    sigma = np.log1p(np.exp(-0.7))
+    expected = sum(
+        stats.norm(np.asarray(m), sigma).logpdf(np.asarray(w)).sum()
+        for m, w in zip(jax.tree.leaves(mu), jax.tree.leaves(after.parameters), strict=True)
+    )
+    assert after.log_prior(after.parameters) == pytest.approx(expected, rel=1e-4)
+    with pytest.raises(ValueError, match="another tree"):
+        px.Model(px.networks.MLP(1, 1, (3, 3), key=0), posterior.as_prior(), LINEAR)
