@@ -34,10 +34,21 @@ lint: install
 types: install
 	$(BIN)/mypy
 
-test: lint types
+# the wheel, in an environment that holds nothing but it and what it asks for
+wheel: install
+	rm -rf build/wheel
+	$(BIN)/python -m build --quiet --wheel --outdir build/wheel .
+	test -d .cache/wheel || $(PYTHON) -m venv .cache/wheel
+	.cache/wheel/bin/python -m pip install --quiet --constraint constraints.txt build/wheel/*.whl
+	.cache/wheel/bin/python -m pip install --quiet --no-deps --force-reinstall build/wheel/*.whl
+	cd build/wheel && ../../.cache/wheel/bin/python -W error -c \
+		"import posterax as px; assert 'site-packages' in px.__file__; print('wheel', px.__version__)"
+	cd build/wheel && ../../.cache/wheel/bin/posterax --version
+
+test: lint types wheel
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
-test-all: lint types
+test-all: lint types wheel
 	$(BIN)/python -m pytest -n 2
 
 format: install

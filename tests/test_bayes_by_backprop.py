@@ -8,7 +8,6 @@ import pytest
 from scipy import integrate, stats
 
 import posterax as px
-from posterax._noise import standard_normal_like
 from posterax.data import Batch
 from posterax.infer.base import Plan, Start
 from posterax.infer.bayes_by_backprop import inverse_softplus, minibatch_weight
@@ -69,12 +68,14 @@ def test_mean_field_optimum_of_the_conjugate_linear_model(rng, estimator):
 def test_monte_carlo_kl_agrees_with_quadrature(prior):
     mu, sigma = np.array([0.3, -1.0, 0.0]), np.array([0.1, 0.4, 1.2])
     model = linear_model(3, prior)
-    phase, _ = phase_of(px.BayesByBackprop(kl="monte_carlo"), model, 10)
-    params = Parameters({"w": jnp.asarray(mu)[:, None]}, {})
-    rho = Parameters({"w": inverse_softplus(jnp.asarray(sigma))[:, None]}, {})
+    phase, state = phase_of(px.BayesByBackprop(kl="monte_carlo"), model, 10)
+    state = state._replace(
+        mu=Parameters({"w": jnp.asarray(mu)[:, None]}, {}),
+        rho=Parameters({"w": inverse_softplus(jnp.asarray(sigma))[:, None]}, {}),
+    )
 
     def one(key):
-        return phase._kl(params, rho, standard_normal_like(key, params))
+        return phase.kl(state, phase._draw_weights(state, key, jnp.ones(()))[0])
 
     draws = np.asarray(jax.vmap(one)(jax.random.split(jax.random.key(0), 40_000)), np.float64)
 
@@ -95,9 +96,7 @@ def gradients(phase, state, batch, keys):
     """Likelihood gradients of many noise draws, one row each."""
 
     def one(key):
-        grads, *_ = phase._sample_gradient(
-            state, batch, key, jnp.ones(()), jnp.ones(()), jnp.zeros(())
-        )
+        grads, *_ = phase.gradient(state, batch, key, jnp.ones(()), (1.0, 0.0))
         return jax.flatten_util.ravel_pytree(grads)[0]
 
     return np.asarray(jax.jit(jax.vmap(one))(keys), np.float64)
@@ -189,13 +188,13 @@ def test_minibatch_objectives_sum_to_the_full_objective(rng, weighting, batches)
     part, _ = phase_of(method, linear_model(3), 1000, batches, size)
     key, one = jax.random.key(0), jnp.ones(())
     n = 1000.0
-    full, *_ = whole._sample_gradient(state, batch_of(x, y), key, one, one / n, one / n)
+    full, *_ = whole.gradient(state, batch_of(x, y), key, one, (1 / n, 1 / n))
 
     def minibatch(i):
         rows = jax.lax.dynamic_slice_in_dim
         b = batch_of(rows(x, i * size, size), rows(y, i * size, size), i)
         share = minibatch_weight(weighting, i + 1, batches)
-        grads, *_ = part._sample_gradient(state, b, key, one, batches / n, batches / n * share)
+        grads, *_ = part.gradient(state, b, key, one, (batches / n, batches / n * share))
         return grads
 
     x, y = jnp.asarray(x), jnp.asarray(y)

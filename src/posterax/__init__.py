@@ -12,7 +12,7 @@ from . import callbacks, data, likelihoods, metrics, networks, priors
 from ._version import __version__
 from .checkpoint import CheckpointError
 from .files import load
-from .fit import Checkpoint, NonFiniteError, Validation, fit
+from .fit import Checkpoint, fit
 from .infer import (
     NUTS,
     BayesByBackprop,
@@ -24,6 +24,8 @@ from .infer import (
 from .model import Model, Parameters
 from .posteriors import Posterior, before_data
 from .predictive import Predictive
+from .run import NonFiniteError
+from .validation import Validation
 
 __all__ = [
     "NUTS",

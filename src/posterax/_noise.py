@@ -90,8 +90,9 @@ def noise_key(key: jax.Array) -> jax.Array:
     """A key of the fast generator from a key of JAX's own (or itself, if it is one already)."""
     if jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key) and key.dtype == _fast_dtype():
         return key
-    words = jax.random.key_data(key)
-    return jax.random.wrap_key_data(words[..., :2], impl=IMPLEMENTATION)
+    # a seed of JAX's own is its key as it stands: small numbers, to be spread over all bits
+    words = _derive(jax.random.key_data(key)[..., :2], _u32(0x13198A2E))
+    return jax.random.wrap_key_data(words, impl=IMPLEMENTATION)
 
 
 def _fast_dtype() -> Any:

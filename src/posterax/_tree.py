@@ -52,11 +52,6 @@ def _plain_dtype(leaf: Any) -> Any:
     return np.uint64 if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf.dtype
 
 
-def tree_select(pred: jax.Array, on_true: Any, on_false: Any) -> Any:
-    """``on_true`` where the scalar ``pred`` holds, leaf by leaf; fuses with the writes."""
-    return jax.tree.map(lambda a, b: jnp.where(pred, a, b), on_true, on_false)
-
-
 def is_key(leaf: Any) -> bool:
     """Whether a leaf is a typed JAX key array."""
     return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)

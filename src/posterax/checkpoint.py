@@ -102,6 +102,23 @@ def settings_fingerprint(tree: Any) -> str:
     return hashlib.blake2b((text + numbers).encode(), digest_size=16).hexdigest()
 
 
+def optimizer_fingerprint(optimizer: Any) -> list[float] | None:
+    """What an optimiser does to one weight in two steps: its settings are hidden in closures."""
+    if optimizer is None:
+        return None
+    weight = {"mu": jnp.ones(1), "rho": jnp.ones(1)}
+    try:
+        state, moves = optimizer.init(weight), []
+        for _ in range(2):
+            updates, state = optimizer.update(
+                jax.tree.map(lambda a: 0.5 * a, weight), state, weight
+            )
+            moves.append(float(updates["mu"][0]))
+    except Exception:  # one made for another tree cannot be asked
+        return None
+    return moves
+
+
 def data_fingerprint(tree: Any) -> str:
     """A hash of the data's content."""
     digest = hashlib.blake2b(digest_size=16)

@@ -264,7 +264,7 @@ def as_array(value: Any, name: str = "x and y") -> Any:
     if isinstance(array, np.ndarray) and array.dtype.kind not in "biuf":
         raise TypeError(
             f"{name} must be numeric, got an array of dtype {array.dtype}; encode text and "
-            "categories first (px.BayesianClassifier and the command line do it)"
+            "categories as numbers first"
         )
     return array
 

@@ -62,6 +62,7 @@ def save(posterior: Posterior, path: str | Path) -> None:
         "dtype": str(jax.tree.leaves(model.parameters)[0].dtype),
         "model": _describe_model(model, arrays),
         "method": record.method,
+        "history": list(record.history),
         "settings": record.settings,
     }
     write(path, arrays, header)
@@ -124,8 +125,7 @@ def _rebuild(
         name: _restore(node, name, arrays, model, path) for name, node in header["family"].items()
     }
     state = _like(model.network.state, arrays, "state", path)
-    names = [n.removeprefix("history/") for n in arrays if n.startswith("history/")]
-    history = {name: arrays[f"history/{name}"] for name in names}
+    history = {str(name): arrays[f"history/{name}"] for name in header["history"]}
     record = Record(str(header["method"]), dict(header["settings"]), history)
     return made(model, state, targets, record=record, **family)
 

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from ._tree import is_key, tree_bytes, tree_select
+from ._tree import is_key, tree_bytes
 from .data import Data, Stack
 from .infer.base import Draw, Info, Phase
 
@@ -71,48 +71,45 @@ def run_chunk(fixed: tuple[Any, ...], state: Any, terms: Any, draws: Any) -> Chu
     """Steps ``start … stop−1`` of a phase, fewer when it is done or a term is not finite.
 
     The number of steps is an argument, not a constant: one compilation serves every chunk.
-    A step whose terms are not all finite is not taken, so the last finite state is kept.
+    Nothing is kept of the state before a step: choosing between the two would double the memory
+    traffic of an update. ``fit`` finds the last finite state again by repeating the steps to it.
     """
     phase, data, key, start, stop, thin, block = fixed
     order_key, step_key = jax.random.split(key)
-    rows = len(jax.tree.leaves(terms)[0])
     draw_rows = len(jax.tree.leaves(draws)[0]) if draws is not None else 0
 
     def step(carry: Any, _: Any) -> tuple[Any, None]:
-        state, terms, draws, t, finite, done = carry
-        active = (t < stop) & finite & ~done
-        new, info = phase.step(
+        state, terms, draws, t, bad, _done = carry
+        state, info = phase.step(
             state, _batch(phase, data, t, order_key), jax.random.fold_in(step_key, t)
         )
         sound = jax.tree.reduce(
             jnp.logical_and, jax.tree.map(lambda a: jnp.all(jnp.isfinite(a)), info.terms)
         )
-        # selecting by a scalar fuses with the update's own writes
-        state = tree_select(active & sound, new, state)
         put = lambda buffer, value, at: buffer.at[at].set(value, mode="drop")  # noqa: E731
-        row = jnp.where(active, t - start, rows)
-        terms = jax.tree.map(lambda b, v: put(b, v, row), terms, info.terms)
+        terms = jax.tree.map(lambda b, v: put(b, v, t - start), terms, info.terms)
         if draws is not None:
-            kept = active & sound & ((t + 1) % thin == 0)
+            kept = sound & ((t + 1) % thin == 0)
             at = jnp.where(kept, (t + 1) // thin - 1 - start // thin, draw_rows)
             draws = jax.tree.map(lambda b, v: put(b, v, at), draws, info.draw)
-        done = done | (active & phase.done(state))
-        t = jnp.where(active & sound, t + 1, t)
-        return (state, terms, draws, t, finite & (sound | ~active), done), None
+        bad = jnp.where((bad < 0) & ~sound, t, bad)
+        return (state, terms, draws, t + 1, bad, phase.done(state)), None
 
-    def several(carry: Any) -> Any:
-        if block == 1:
-            return step(carry, None)[0]
+    def goes_on(carry: Any, ahead: int) -> jax.Array:
+        return (carry[3] + ahead <= stop) & (carry[4] < 0) & ~carry[5]
+
+    carry = (state, terms, draws, start, jnp.full((), -1, jnp.int32), jnp.zeros((), bool))
+    if block > 1:
         # a device that must ask the host whether to go on is asked once a block
-        return jax.lax.scan(step, carry, None, length=block)[0]
-
-    true, false = jnp.ones((), bool), jnp.zeros((), bool)
-    state, terms, draws, t, finite, done = jax.lax.while_loop(
-        lambda carry: (carry[3] < stop) & carry[4] & ~carry[5],
-        several,
-        (state, terms, draws, start, true, false),
+        carry = jax.lax.while_loop(
+            lambda c: goes_on(c, block),
+            lambda c: jax.lax.scan(step, c, None, length=block)[0],
+            carry,
+        )
+    state, terms, draws, t, bad, done = jax.lax.while_loop(
+        lambda c: goes_on(c, 1), lambda c: step(c, None)[0], carry
     )
-    return Chunk(state, terms, draws, t - start, finite, done)
+    return Chunk(state, terms, draws, jnp.where(bad < 0, t, bad) - start, bad < 0, done)
 
 
 def block_length(phase: Phase) -> int:

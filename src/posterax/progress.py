@@ -13,6 +13,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
 
 
 class Bar:
@@ -33,7 +34,8 @@ class Bar:
                 TextColumn("{task.description}"),
                 BarColumn(bar_width=24),
                 MofNCompleteColumn(),
-                TextColumn("{task.fields[terms]}"),
+                # in a narrow terminal the terms wrap, not the title
+                TextColumn("{task.fields[terms]}", table_column=Column(no_wrap=False)),
                 TimeElapsedColumn(),
                 TimeRemainingColumn(),
                 console=Console(stderr=True),

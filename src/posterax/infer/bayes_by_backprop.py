@@ -22,7 +22,7 @@ from .._noise import noise_key, standard_normal_like
 from ..data import Batch, Data
 from ..model import Model, Parameters
 from ..posteriors import MeanFieldGaussian, Posterior
-from ..priors import is_prior
+from ..priors import Prior, is_prior
 from .base import (
     Draw,
     Info,
@@ -38,6 +38,7 @@ from .base import (
 )
 
 _HALF_LOG_2PI = float(0.5 * np.log(2 * np.pi))
+KL_EVERY = 16  # steps between two values of the KL for the history
 
 
 def minibatch_weight(weighting: str | Callable[..., Any], i: Any, batches: Any) -> jax.Array:
@@ -65,12 +66,13 @@ def inverse_softplus(sigma: jax.Array) -> jax.Array:
 
 
 class VariationalState(NamedTuple):
-    """Means, raw deviations, the network's and the optimiser's state, and the step."""
+    """Means, raw deviations, the network's and the optimiser's state, the KL, and the step."""
 
     mu: Parameters
     rho: Parameters
     state: Any
     optimizer: Any
+    kl: jax.Array  # as last computed
     step: jax.Array
 
 
@@ -99,7 +101,8 @@ class VariationalPhase(Phase):
             )
         rho = jax.tree.map(fresh, mu) if rho is None else rho
         optimizer = self._optimizer().init({"mu": mu, "rho": rho})
-        return VariationalState(mu, rho, previous.state, optimizer, jnp.zeros((), jnp.int32))
+        kl = jnp.zeros((), jax.tree.leaves(mu)[0].dtype)
+        return VariationalState(mu, rho, previous.state, optimizer, kl, jnp.zeros((), jnp.int32))
 
     def step(
         self, state: VariationalState, batch: Batch, key: jax.Array
@@ -107,78 +110,133 @@ class VariationalPhase(Phase):
         n, m = self.plan.total, self.plan.batches
         share = minibatch_weight(self.method.kl_weights, batch.i + 1, m)
         warm = jnp.minimum(1.0, (state.step + 1) / jnp.maximum(self.warmup * m, 1))
-        likelihood_scale, kl_scale = m / n, self.temperature * warm * m / n * share
+        scales = m / n, self.temperature * warm * m / n * share
 
         samples = self.method.samples
         keys = jax.random.split(key, samples)
         signs = jnp.ones(samples)
         if self.method.antithetic:
             keys, signs = keys[jnp.arange(samples) // 2], signs.at[1::2].set(-1)
-
-        def one(sums: Any, draw: Any) -> tuple[Any, Any]:
-            key, sign = draw
-            grads, nll, kl, network_state = self._sample_gradient(
-                state, batch, key, sign, likelihood_scale, kl_scale
-            )
-            return jax.tree.map(jnp.add, sums, (grads, nll, kl)), network_state
-
-        zero = jnp.zeros((), jax.tree.leaves(state.mu)[0].dtype)
-        zeros = jax.tree.map(jnp.zeros_like, {"mu": state.mu, "rho": state.rho})
         if samples == 1:
-            (grads, nll, kl), network_state = one((zeros, zero, zero), (keys[0], signs[0]))
+            grads, nll, network_state = self.gradient(state, batch, keys[0], signs[0], scales)
         else:
-            sums, states = jax.lax.scan(one, (zeros, zero, zero), (keys, signs))
-            grads, nll, kl = jax.tree.map(lambda a: a / samples, sums)
-            # running averages of a network with state: the mean over the samples' own
-            network_state = jax.tree.map(
-                lambda a: jnp.mean(a, 0) if jnp.issubdtype(a.dtype, jnp.inexact) else a[-1], states
-            )
+            grads, nll, network_state = self._mean_gradient(state, batch, keys, signs, scales)
 
+        if jax.default_backend() == "cpu":
+            # XLA would compute what they share anew for every moment of the optimiser
+            grads = jax.lax.optimization_barrier(grads)
         # an optimiser's weight decay sees ρ as zero, so it cannot pull σ to log 2
         seen = {"mu": state.mu, "rho": jax.tree.map(jnp.zeros_like, state.rho)}
         updates, optimizer = self._optimizer().update(grads, state.optimizer, seen)
         mu = optax.apply_updates(state.mu, updates["mu"])
         rho = optax.apply_updates(state.rho, updates["rho"])
-        new = VariationalState(mu, rho, network_state, optimizer, state.step + 1)
+        kl = self._reported_kl(state, keys[0])
+        new = VariationalState(mu, rho, network_state, optimizer, kl, state.step + 1)
         return new, Info({"nll": mean_nll(nll, batch), "kl": kl / n})
 
-    def _sample_gradient(
-        self,
-        state: VariationalState,
-        batch: Batch,
-        key: jax.Array,
-        sign: jax.Array,
-        likelihood_scale: jax.Array,
-        kl_scale: jax.Array,
+    def _mean_gradient(
+        self, state: VariationalState, batch: Batch, keys: jax.Array, signs: jax.Array, scales: Any
     ) -> Any:
-        """Gradients for one weight sample, with NLL and KL."""
-        weight_key, network_key = jax.random.split(key)
-        weight_key = noise_key(weight_key)
-        noise = standard_normal_like(weight_key, state.mu)
-        noise = jax.tree.map(lambda e: sign.astype(e.dtype) * e, noise)
-        # KL first: value and shift and scale in one element-wise pass
-        kl, (kl_mu, kl_rho) = jax.value_and_grad(self._kl, argnums=(0, 1))(
-            state.mu, state.rho, noise
+        """The mean over several weight samples, one after another in bounded memory."""
+
+        def one(sums: Any, draw: Any) -> tuple[Any, Any]:
+            key, sign = draw
+            grads, nll, network_state = self.gradient(state, batch, key, sign, scales)
+            return jax.tree.map(jnp.add, sums, (grads, nll)), network_state
+
+        zeros = jax.tree.map(jnp.zeros_like, {"mu": state.mu, "rho": state.rho})
+        sums, states = jax.lax.scan(one, (zeros, jnp.zeros_like(state.kl)), (keys, signs))
+        grads, nll = jax.tree.map(lambda a: a / len(keys), sums)
+        # running averages of a network with state: the mean over the samples' own
+        network_state = jax.tree.map(
+            lambda a: jnp.mean(a, 0) if jnp.issubdtype(a.dtype, jnp.inexact) else a[-1], states
         )
+        return grads, nll, network_state
+
+    def gradient(
+        self, state: VariationalState, batch: Batch, key: jax.Array, sign: Any, scales: Any
+    ) -> tuple[dict[str, Parameters], jax.Array, Any]:
+        """The gradient at one weight sample; ``scales`` weigh the minibatch's NLL and the KL."""
+        nll_scale, kl_scale = scales
+        w, weight_key, network_key = self._draw_weights(state, key, sign)
         if self.method.estimator == "weight":
-            w = jax.tree.map(lambda m, r, e: m + jax.nn.softplus(r) * e, state.mu, state.rho, noise)
 
             def nll_of(w: Parameters) -> Any:
                 return batch_nll(self.model, w, state.state, batch, network_key)
 
+            # back-propagate to w once; μ and ρ follow by shifting and scaling
             (nll, network_state), g = jax.value_and_grad(nll_of, has_aux=True)(w)
-            nll_mu = g
-            nll_rho = jax.tree.map(lambda g, e, r: g * e * jax.nn.sigmoid(r), g, noise, state.rho)
-        else:
-            (nll, network_state), (nll_mu, nll_rho) = jax.value_and_grad(
-                self._distribution_nll, argnums=(0, 1), has_aux=True
-            )(state.mu, state.rho, state.state, batch, weight_key, sign, network_key)
-        combine = lambda a, b: likelihood_scale * a + kl_scale * b  # noqa: E731
-        grads = {
-            "mu": jax.tree.map(combine, nll_mu, kl_mu),
-            "rho": jax.tree.map(combine, nll_rho, kl_rho),
-        }
-        return grads, nll, kl, network_state
+            g = jax.tree.map(lambda g: nll_scale * g, g)
+            return self._shift_and_scale(state, w, g, kl_scale), nll, network_state
+
+        (nll, network_state), (g_mu, g_rho) = jax.value_and_grad(
+            self._distribution_nll, argnums=(0, 1), has_aux=True
+        )(state.mu, state.rho, state.state, batch, weight_key, sign, network_key)
+        none = jax.tree.map(jnp.zeros_like, w)
+        kl = self._shift_and_scale(state, w, none, kl_scale)
+        likelihood = {"mu": g_mu, "rho": g_rho}
+        grads = jax.tree.map(lambda a, b: nll_scale * a + b, likelihood, kl)
+        return grads, nll, network_state
+
+    def _draw_weights(self, state: VariationalState, key: jax.Array, sign: Any) -> Any:
+        weight_key, network_key = jax.random.split(key)
+        weight_key = noise_key(weight_key)
+        noise = standard_normal_like(weight_key, state.mu)
+        w = jax.tree.map(
+            lambda m, r, e: m + jax.nn.softplus(r) * (sign.astype(e.dtype) * e),
+            state.mu, state.rho, noise,
+        )  # fmt: skip
+        return w, weight_key, network_key
+
+    def _closed_kl(self, prior: Prior, mu: jax.Array, sigma: jax.Array) -> jax.Array | None:
+        return prior.kl_from_gaussian(mu, sigma) if self.method.kl == "auto" else None
+
+    def _shift_and_scale(
+        self, state: VariationalState, w: Parameters, g: Parameters, kl_scale: jax.Array
+    ) -> dict[str, Parameters]:
+        r"""Gradients for μ and ρ from g = ∂NLL/∂w (steps 5 and 6 of the paper's algorithm).
+
+        Δμ = f′(w) and Δρ = (f′(w) ε − λ/σ) σ′(ρ) with f′ = g − λ ∂log p/∂w where the KL is
+        sampled; its own derivatives where it is in closed form. σ ε is w − μ, what was really
+        added, so the noise need not be kept.
+        """
+
+        def leaf(prior: Prior, mu: jax.Array, rho: jax.Array, w: jax.Array, g: jax.Array) -> Any:
+            sigma, slope = jax.nn.softplus(rho), jax.nn.sigmoid(rho)
+            noise = (w - mu) / sigma
+            if self._closed_kl(prior, mu, sigma) is None:
+                f = g - kl_scale * jax.grad(lambda w: jnp.sum(prior.log_prob(w)))(w)
+                return f, (f * noise - kl_scale / sigma) * slope
+            closed: Any = lambda m, s: jnp.sum(prior.kl_from_gaussian(m, s))  # noqa: E731
+            kl_mu, kl_sigma = jax.grad(closed, argnums=(0, 1))(mu, sigma)
+            return g + kl_scale * kl_mu, (g * noise + kl_scale * kl_sigma) * slope
+
+        pairs = jax.tree.map(leaf, self.model.priors, state.mu, state.rho, w, g, is_leaf=is_prior)
+        tree: Any = jax.tree.structure(state.mu)
+        mu, rho = jax.tree.transpose(tree, jax.tree.structure((0, 0)), pairs)
+        return {"mu": mu, "rho": rho}
+
+    def _reported_kl(self, state: VariationalState, key: jax.Array) -> jax.Array:
+        """The KL for the history: a pass of its own over all weights, so not at every step."""
+        value = lambda: self.kl(state, self._draw_weights(state, key, jnp.ones(()))[0])  # noqa: E731
+        if jax.default_backend() != "cpu":  # cheaper to compute than to decide
+            return value()
+        return jax.lax.cond(state.step % KL_EVERY == 0, value, lambda: state.kl)
+
+    def kl(self, state: VariationalState, w: Parameters) -> jax.Array:
+        """KL(q ‖ p): closed form where there is one, else log q(w) − log p(w) at the sample."""
+
+        def leaf(prior: Prior, mu: jax.Array, rho: jax.Array, w: jax.Array) -> jax.Array:
+            sigma = jax.nn.softplus(rho)
+            closed = self._closed_kl(prior, mu, sigma)
+            if closed is not None:
+                return jnp.sum(closed)
+            noise = (w - mu) / sigma
+            log_q = -0.5 * jnp.square(noise) - jnp.log(sigma) - _HALF_LOG_2PI
+            return jnp.sum(log_q - prior.log_prob(w))
+
+        terms = jax.tree.map(leaf, self.model.priors, state.mu, state.rho, w, is_leaf=is_prior)
+        return jax.tree.reduce(jnp.add, terms)
 
     def _distribution_nll(
         self,
@@ -199,22 +257,6 @@ class VariationalPhase(Phase):
         log_p = self.model.likelihood_of(params, outputs, batch.x, batch.y)
         return -jnp.sum(batch.weight * log_p), network_state
 
-    def _kl(self, mu: Parameters, rho: Parameters, noise: Parameters) -> jax.Array:
-        """KL(q ‖ p): closed form where there is one, else log q(w) − log p(w) at the sample."""
-
-        def leaf(prior: Any, mu: jax.Array, rho: jax.Array, noise: jax.Array) -> jax.Array:
-            sigma = jax.nn.softplus(rho)
-            closed = None
-            if self.method.kl == "auto":
-                closed = prior.kl_from_gaussian(mu, sigma)
-            if closed is not None:
-                return jnp.sum(closed)
-            log_q = -0.5 * jnp.square(noise) - jnp.log(sigma) - _HALF_LOG_2PI
-            return jnp.sum(log_q - prior.log_prob(mu + sigma * noise))
-
-        terms = jax.tree.map(leaf, self.model.priors, mu, rho, noise, is_leaf=is_prior)
-        return jax.tree.reduce(jnp.add, terms)
-
     def blame(self, state: VariationalState, term: str) -> str:
         if term == "nll":
             return (
@@ -224,7 +266,10 @@ class VariationalPhase(Phase):
         sigma = [jax.nn.softplus(r) for r in jax.tree.leaves(state.rho)]
         if not all(bool(jnp.all(jnp.isfinite(jnp.log(s)))) for s in sigma):
             return "entropy (kl): a deviation reached 0 or infinity; lower the learning rate"
-        return "prior (kl): log p(w) is not finite; use a prior with support on the whole line"
+        return (
+            "prior (kl): log p(w) is not finite; lower the learning rate, or use a prior with "
+            "density on the whole line"
+        )
 
     def finish(self, state: VariationalState, draws: Draw | None) -> Posterior:
         return MeanFieldGaussian(

@@ -39,16 +39,22 @@ class _Nuts(Phase):
     full_batch: ClassVar[bool] = True
 
     def _log_density(self, batch: Batch, state: Any) -> Any:
-        unravel = ravel_pytree(self.model.parameters)[1]
-
         def log_density(position: jax.Array) -> jax.Array:
-            params = unravel(position)
+            params = self._parameters(position)
             likelihood = self.model.log_likelihood(
                 params, batch.x, batch.y, batch.weight, state=state
             )
-            return self.model.log_prior(params) + likelihood
+            return (self.model.log_prior(params) + likelihood).astype(position.dtype)
 
         return log_density
+
+    def _position(self, params: Parameters) -> jax.Array:
+        # blackjax keeps its own state in JAX's default precision, whatever the weights'
+        return ravel_pytree(params)[0].astype(jnp.result_type(float))
+
+    def _parameters(self, position: jax.Array) -> Parameters:
+        flat, unravel = ravel_pytree(self.model.parameters)
+        return unravel(position.astype(flat.dtype))
 
     def _transition(self, state: ChainState, batch: Batch, key: jax.Array) -> Any:
         import blackjax
@@ -64,10 +70,23 @@ class _Nuts(Phase):
 
     def _terms(self, state: ChainState, info: Any) -> dict[str, jax.Array]:
         return {
+            # finite from the second state on, so it shows a start where the density is not
+            "log_density": jnp.mean(state.hmc.logdensity),
             "acceptance": jnp.mean(info.acceptance_rate),
             "step_size": jnp.mean(state.step_size),
             "divergences": jnp.sum(info.is_divergent).astype(jnp.result_type(float)),
         }
+
+    def blame(self, state: ChainState, term: str) -> str:
+        unravel = ravel_pytree(self.model.parameters)[1]
+        prior = jax.vmap(lambda position: self.model.log_prior(unravel(position)))(
+            state.hmc.position
+        )
+        part = "likelihood" if bool(jnp.all(jnp.isfinite(prior))) else "prior"
+        return (
+            f"{part}: the log density is not finite where a chain starts; check the scale of the "
+            "data, or give init="
+        )
 
 
 class WarmUp(_Nuts):
@@ -96,7 +115,7 @@ class WarmUp(_Nuts):
 
         def one(key: jax.Array) -> Any:
             params = previous.parameters if previous.given else self.model.init(key)
-            position, _ = ravel_pytree(params)
+            position = self._position(params)
             jitter = 0.01 * jax.random.normal(key, position.shape, position.dtype)
             hmc = blackjax.nuts.init(position + jitter, log_density)
             step = jnp.asarray(0.1, position.dtype)
@@ -144,8 +163,7 @@ class Sampling(_Nuts):
     def step(self, state: ChainState, batch: Batch, key: jax.Array) -> tuple[ChainState, Info]:
         hmc, info = self._transition(state, batch, key)
         new = state._replace(hmc=hmc, step=state.step + 1)
-        unravel = ravel_pytree(self.model.parameters)[1]
-        params: Parameters = jax.vmap(unravel)(hmc.position)
+        params = jax.vmap(self._parameters)(hmc.position)
         stats = {
             "diverging": info.is_divergent,
             "energy": info.energy,

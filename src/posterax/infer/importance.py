@@ -48,6 +48,11 @@ class CandidatePhase(Phase):
 
     def finish(self, state: Any, draws: Draw | None) -> Posterior:
         assert draws is not None
+        if not bool(jnp.any(jnp.isfinite(draws.stats["log_weight"]))):
+            raise FloatingPointError(
+                "no candidate explains the data: the likelihood is 0 or not finite at every one; "
+                "check the scale of the data, or use px.NUTS or px.BayesByBackprop"
+            )
         return Draws(
             self.model, state[0], self.plan.targets,
             draws=draws.parameters, log_weights=draws.stats["log_weight"], stats=draws.stats,
@@ -65,8 +70,8 @@ class ImportanceSampling(Method):
 
     Example:
         >>> import posterax as px
-        >>> px.ImportanceSampling(chains=64)
-        ImportanceSampling(chains=64)
+        >>> px.ImportanceSampling(chains=128)
+        ImportanceSampling(chains=128)
     """
 
     chains: int = 64

@@ -84,7 +84,7 @@ class MaximumLikelihood(Method):
     Example:
         >>> import posterax as px
         >>> px.MaximumLikelihood(learning_rate=1e-2)
-        MaximumLikelihood(learning_rate=0.01, schedule='cosine', optimizer=None)
+        MaximumLikelihood(learning_rate=0.01)
     """
 
     learning_rate: float = 1e-3
@@ -114,8 +114,8 @@ class MaximumAPosteriori(MaximumLikelihood):
 
     Example:
         >>> import posterax as px
-        >>> px.MaximumAPosteriori()
-        MaximumAPosteriori(learning_rate=0.001, schedule='cosine', optimizer=None)
+        >>> px.MaximumAPosteriori(schedule="constant")
+        MaximumAPosteriori(schedule='constant')
     """
 
     with_prior: ClassVar[bool] = True

@@ -151,7 +151,9 @@ class FlaxNetwork(Network):
     ) -> tuple[Any, Any]:
         from flax import nnx
 
-        module = nnx.merge(self.graph, params, self._seeded(key), state)
+        # variables belong to the trace that made them: make them anew in this one
+        params, own_state = jax.tree.map(lambda a: a, (params, state))
+        module = nnx.merge(self.graph, params, self._seeded(key), own_state)
         (module.train if training else module.eval)()
         outputs = module(x)
         parts: Any = nnx.split(module, nnx.Param, nnx.RngState, ...)

@@ -21,6 +21,9 @@ class PriorPosterior(Posterior):
     def parameters(self, identity: Any) -> Parameters:
         return self.model.sample_prior(identity)
 
+    def moments(self) -> tuple[Parameters, Parameters]:
+        raise ValueError("the prior before data has no moments to start or go on from")
+
 
 def before_data(model: Model, x: Any, target_shape: tuple[int, ...] | None = None) -> Posterior:
     """The model before data, to look at its prior predictive.

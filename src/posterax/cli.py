@@ -1,0 +1,90 @@
+"""The command line: ``posterax demo``. Data goes to standard output, progress to standard error."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from ._version import __version__
+
+if TYPE_CHECKING:
+    from .demo import Result
+
+app = typer.Typer(
+    help="A posterior over the weights of any neural network.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+PERCENT = ("error", "coverage")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"posterax {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """A posterior over the weights of any neural network."""
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Where the picture goes.")] = Path("demo"),
+    seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
+    quick: Annotated[bool, typer.Option(hidden=True, help="A few steps each, to try it.")] = False,
+) -> None:
+    """Fit every method to the paper's curve and to scikit-learn's digits."""
+    # typer answers --help at once; what takes seconds to import waits until it is needed
+    from . import demo as tasks
+
+    progress = Console(stderr=True, highlight=False)
+
+    def say(line: str) -> None:
+        progress.print(line, style="dim")
+
+    train, test = tasks.curve_data(key=2 * seed), tasks.curve_data(key=2 * seed + 1)
+    entries = tasks.curve_entries(seed, quick=quick)
+    say(f"regression curve: {len(train[1]):,} points to fit, {len(test[1]):,} to test")
+    results = list(tasks.run(entries, train, test, tasks.curve_scores, seed, say))
+    _show(
+        "Regression curve",
+        results,
+        "coverage: of the 90 % interval; sd: epistemic deviation inside and outside the data",
+    )
+    picture = out / "regression.png"
+    tasks.draw_curve({r.name: r.posterior for r in results[:3]}, train, picture)
+
+    train, _, test = tasks.digits_data()
+    entries = tasks.digits_entries(seed, quick=quick)
+    say(f"digits: {len(train[1]):,} images to fit, {len(test[1]):,} to test")
+    results = list(tasks.run(entries, train, test, tasks.digits_scores, seed, say))
+    _show("Digits", results, "ECE: expected calibration error")
+    typer.echo(picture)
+
+
+def _show(title: str, results: Sequence["Result"], legend: str) -> None:
+    """A table of results on standard output."""
+    notes = [f"{r.name}: {r.note}" for r in results if r.note]
+    caption = "\n".join([legend, "seconds: to fit, compilation included", *notes])
+    table = Table(
+        title=title, title_justify="left", caption=caption, caption_justify="left", box=SIMPLE_HEAD
+    )
+    table.add_column("method", no_wrap=True)
+    for column in ("weights", *results[0].scores, "seconds"):
+        table.add_column(column, justify="right")
+    for r in results:
+        scores = [f"{v:.1%}" if k in PERCENT else f"{v:.3f}" for k, v in r.scores.items()]
+        table.add_row(r.name, f"{r.weights:,}", *scores, f"{r.seconds:.1f}")
+    Console().print(table)

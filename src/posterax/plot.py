@@ -1,0 +1,94 @@
+"""Pictures: axes in, axes out. matplotlib is imported only when something is drawn."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .predictive import Predictive
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Edges in Okabe and Ito's blue and orange, which colour-blind eyes tell apart; fills are the same
+# hues, opaque and far apart in lightness, and one edge is dashed, so that grey prints stay clear.
+MEAN, DATA = "#111111", "#555555"
+EPISTEMIC, EPISTEMIC_FILL = "#0072B2", "#7FB9DA"
+TOTAL, TOTAL_FILL = "#C98B00", "#FCE7BE"
+
+
+def regression_band(
+    axes: "Axes",
+    x: Any,
+    predictive: Predictive,
+    *,
+    data: tuple[Any, Any] | None = None,
+    truth: Any = None,
+    title: str | None = None,
+) -> "Axes":
+    """Draw a predictive over one input: mean, epistemic band and total band, ±2 deviations each.
+
+    Every artist has a label, so ``axes.legend()`` explains the picture.
+
+    Args:
+        axes: where to draw.
+        x: the inputs of the predictive, (N,) or (N, 1), in any order.
+        predictive: of regression or counts, with one target an input.
+        data: observed ``(x, y)``, drawn as dots.
+        truth: the curve behind the data at ``x``, drawn dashed.
+        title: above the axes.
+
+    Returns:
+        The same axes.
+
+    Example:
+        >>> import numpy as np
+        >>> from matplotlib.figure import Figure
+        >>> import posterax as px
+        >>> from posterax.plot import regression_band
+        >>> x = np.linspace(-1, 1, 16)[:, None].astype("float32")
+        >>> model = px.Model(
+        ...     px.networks.MLP(1, 1, (8,), key=0),
+        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1),
+        ... )
+        >>> prior = px.before_data(model, x)
+        >>> axes = regression_band(Figure().subplots(), x, prior.predict(x, key=0), title="prior")
+        >>> axes.get_title()
+        'prior'
+    """
+    if predictive.kind == "classification":
+        raise ValueError("regression_band draws regression and counts, not class probabilities")
+    place = _column("x", x, len(predictive))
+    mean = _column("the mean of predictive", predictive.mean, len(predictive))
+    order = np.argsort(place)
+    place, mean = place[order], mean[order]
+    # the wide band lies below the narrow one
+    bands = (
+        ("total, ±2 sd", predictive.total, TOTAL, TOTAL_FILL, "--"),
+        ("epistemic, ±2 sd", predictive.epistemic, EPISTEMIC, EPISTEMIC_FILL, "-"),
+    )
+    for level, (label, variance, color, fill, dashes) in enumerate(bands, start=1):
+        reach = 2 * np.sqrt(np.reshape(variance, -1)[order])
+        axes.fill_between(
+            place, mean - reach, mean + reach,
+            facecolor=fill, edgecolor=color, linestyle=dashes, linewidth=0.9,
+            label=label, zorder=level,
+        )  # fmt: skip
+    if data is not None:
+        axes.plot(
+            np.ravel(data[0]), np.ravel(data[1]),
+            ".", color=DATA, markersize=4, alpha=0.45, markeredgewidth=0, label="data", zorder=3,
+        )  # fmt: skip
+    if truth is not None:
+        curve = _column("truth", truth, len(predictive))[order]
+        axes.plot(place, curve, ":", color=MEAN, linewidth=1.3, label="truth", zorder=4)
+    axes.plot(place, mean, color=MEAN, linewidth=1.5, label="mean", zorder=5)
+    if title is not None:
+        axes.set_title(title)
+    return axes
+
+
+def _column(name: str, values: Any, n: int) -> np.ndarray:
+    array = np.asarray(values)
+    if array.shape not in ((n,), (n, 1)):
+        raise ValueError(f"{name} must have shape ({n},) or ({n}, 1), got {array.shape}")
+    return array.reshape(n)

@@ -1,0 +1,93 @@
+"""Where a fit is: all that a checkpoint holds."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from . import checkpoint as cp
+from .infer.base import Draw
+
+
+class Position:
+    """Where a fit is: all that a checkpoint holds."""
+
+    def __init__(self) -> None:
+        self.phase = 0
+        self.step = 0
+        self.state: Any = None
+        self.history: dict[str, list[np.ndarray]] = {}
+        self.draws: list[Draw] = []
+        self.best: Any = None
+        self.best_nll = float("inf")
+        self.waited = 0
+        self.stopped = False
+
+    def record(self, terms: dict[str, np.ndarray]) -> None:
+        """Append to the history."""
+        for name, values in terms.items():
+            self.history.setdefault(name, []).append(values)
+
+    def packed(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays and header for a checkpoint; draws are stored in parts of their own."""
+        arrays = cp.pack(self.state, "state")
+        if self.best is not None:
+            arrays |= cp.pack(self.best, "best")
+        self.history = {name: [np.concatenate(parts)] for name, parts in self.history.items()}
+        arrays |= {f"history/{name}": parts[0] for name, parts in self.history.items()}
+        header = {
+            "phase": self.phase, "step": self.step, "stopped": self.stopped,
+            "best_nll": self.best_nll, "waited": self.waited, "best": self.best is not None,
+            "history": list(self.history),
+        }  # fmt: skip
+        return arrays, header
+
+
+def restore(
+    found: Any,
+    path: Path,
+    state_template: Callable[[int], Any],
+    draw_template: Callable[[int], Any],
+) -> Position:
+    """The position a checkpoint holds, checked against the shapes this fit has."""
+    arrays, header, parts = found
+    at = Position()
+    try:
+        at.phase, at.step = int(header["phase"]), int(header["step"])
+        at.best_nll, at.waited = float(header["best_nll"]), int(header["waited"])
+        at.stopped = bool(header["stopped"])
+        if at.phase < 0 or at.step < 0:
+            raise IndexError(f"phase {at.phase}, step {at.step}")
+        template = state_template(at.phase)
+        at.state = cp.unpack(template, arrays, "state", path)
+        if header["best"]:
+            at.best = cp.unpack(template, arrays, "best", path)
+        at.history = {name: [arrays[f"history/{name}"]] for name in header["history"]}
+        if parts:
+            draw = draw_template(at.phase)
+            at.draws = [_unpack_draws(draw, part, path) for part in parts]
+    except cp.CheckpointError:
+        raise
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
+        raise cp.CheckpointError(f"{path}: incomplete ({error!r})") from error
+    return at
+
+
+def _unpack_draws(template: Any, part: dict[str, np.ndarray], path: Path) -> Draw:
+    count = min(array.shape[1] for array in part.values())
+    sized = jax.tree.map(
+        lambda a: jax.ShapeDtypeStruct((a.shape[0], count, *a.shape[1:]), a.dtype), template
+    )
+    return jax.tree.map(np.asarray, cp.unpack(sized, part, "draws", path))
+
+
+def all_finite(tree: Any) -> bool:
+    """Whether no floating point number of a tree is NaN or infinite."""
+    return all(
+        bool(np.all(np.isfinite(np.asarray(a))))
+        for a in jax.tree.leaves(tree)
+        if hasattr(a, "dtype") and jnp.issubdtype(a.dtype, jnp.inexact)
+    )

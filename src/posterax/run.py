@@ -1,0 +1,401 @@
+"""One call of ``fit``: the loop over chunks, and what happens between them."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from . import checkpoint as cp
+from . import loop
+from ._memory import explain_out_of_memory, refuse_beyond_memory
+from ._tree import same_structure, to_host, tree_bytes
+from .callbacks import Event, StopFit
+from .infer.base import Draw, Method, Phase
+from .position import Position, all_finite, restore
+from .posteriors import Posterior, Record
+from .prepare import Prepared, make_start
+from .progress import Bar
+from .validation import Validation
+
+CHUNK_SECONDS = 0.25  # between two looks at the outside
+SNAPSHOT_SECONDS = 5.0  # between two copies of the state kept against non-finite numbers
+STREAM_BATCHES = 16  # host batches that travel to the device together
+
+
+class NonFiniteError(FloatingPointError):
+    """A term of the objective turned NaN or infinite; ``posterior`` is the last finite state."""
+
+    def __init__(self, message: str, step: int, term: str, posterior: Posterior | None):
+        super().__init__(message)
+        self.step, self.term, self.posterior = step, term, posterior
+
+
+class Run:
+    """One call of ``fit``."""
+
+    def __init__(
+        self,
+        ready: Prepared,
+        method: Method,
+        key: jax.Array,
+        thin: int,
+        watch: Validation | None,
+        callbacks: list[Callable[[Event], Any]],
+        init: Any,
+    ):
+        self.ready, self.method, self.key, self.thin = ready, method, key, thin
+        self.watch, self.callbacks = watch, callbacks
+        self.start = make_start(init, ready.model)
+        self.at = Position()
+        self.phases = method.phases(ready.model, ready.plan)
+        self.checkpoints: cp.Checkpoints | None = None
+        self.saved, self.save_every = time.monotonic(), float("inf")
+        if watch is not None and any(phase.keeps_draws for phase in self.phases):
+            raise ValueError(
+                f"validation is for methods that optimise; {type(method).__name__} keeps draws: "
+                "score its posterior with posterior.predict(x).log_prob(y)"
+            )
+        for phase in self.phases:
+            if phase.keeps_draws:
+                self._check_draws(phase)
+
+    def _check_draws(self, phase: Phase) -> None:
+        """Refuse, before a long warm-up, draws that are none or more than memory holds."""
+        steps, chains = phase.length(), getattr(phase, "chains", 1)
+        kept = steps // self.thin
+        if kept == 0:
+            raise ValueError(f"thin={self.thin} keeps none of {steps} steps")
+        size = kept * chains * tree_bytes(self.ready.model.parameters)
+        refuse_beyond_memory(f"keeping {kept} draws of {chains} chains", size)
+
+    # -- where to begin
+
+    def continue_from(self, posterior: Posterior) -> None:
+        """Take up a finished fit of this session for more steps."""
+        if not isinstance(posterior, Posterior):
+            raise TypeError(f"resume must be a posterior, got {type(posterior).__name__}")
+        final = getattr(posterior.record, "final", None)
+        if not isinstance(final, Position):
+            raise ValueError(
+                "resume: this posterior does not hold its optimiser's state (it was loaded from "
+                "a file); pass it as init=, or fit with checkpoint="
+            )
+        template = self._template(final.phase)
+        if not same_structure(template, final.state) or _shapes(template) != _shapes(final.state):
+            raise ValueError(
+                f"resume: this posterior is of another model or method ({posterior.record.method});"
+                " continue with the same ones, or pass it as init="
+            )
+        at = self.at
+        at.phase, at.step, at.state = final.phase, final.step, jax.device_put(final.state)
+        at.history = {name: list(parts) for name, parts in final.history.items()}
+        at.draws = list(final.draws)
+        more = self.ready.plan.steps
+        plan = self.ready.plan
+        plan = type(plan)(plan.total, plan.batches, more + at.step, plan.batch_size, plan.targets)
+        self.ready = self.ready._replace(plan=plan)
+        self.phases = self.method.phases(self.ready.model, plan)
+
+    def keep(self, directory: str | Path, every: float) -> None:
+        """Use a checkpoint directory, and go on from what it holds."""
+        rows = self.ready.data
+        identity = {
+            "model": self.ready.model.fingerprint(),
+            "prior": cp.settings_fingerprint(self.ready.model.prior),
+            "likelihood": cp.settings_fingerprint(self.ready.model.likelihood),
+            "method": repr(self.method),
+            "optimizer": cp.optimizer_fingerprint(getattr(self.method, "optimizer", None)),
+            "key": np.asarray(jax.random.key_data(self.key)).tolist(),
+            "data": "stream" if rows is None else cp.data_fingerprint(rows),
+            "examples": float(self.ready.plan.total),
+            "batch_size": self.ready.plan.batch_size,
+            "thin": self.thin,
+        }
+        self.checkpoints = cp.Checkpoints(directory, identity)
+        self.save_every = every
+        found = self.checkpoints.load()
+        if found is None:
+            return
+        self.at = restore(found, self.checkpoints.path, self._template, self._draw_template)
+
+    def _template(self, phase: int) -> Any:
+        """Shapes of a phase's state: what its predecessors hand on, without computing it."""
+        previous: Any = self.start
+        if phase >= len(self.phases):
+            raise IndexError(f"phase {phase} of {len(self.phases)}")
+        for one in self.phases[: phase + 1]:
+            previous = eqx.filter_eval_shape(
+                lambda p, previous, data, key: p.init(previous, data, key),
+                one, previous, self.ready.data, self.key,
+            )  # fmt: skip
+        return previous
+
+    def _draw_template(self, phase: int) -> Any:
+        window = self._window(0, 1)
+        state = self._template(phase)
+        return loop.abstract_info(self.phases[phase], state, window, self.key).draw
+
+    # -- the loop
+
+    def all_phases(self, bar: Bar, interrupted: Callable[[], bool]) -> Posterior:
+        """Every phase in order, then the posterior."""
+        at = self.at
+        while True:
+            phase = self.phases[at.phase]
+            _, run_key = jax.random.split(jax.random.fold_in(self.key, at.phase))
+            if at.state is None:
+                at.state = self._first_state(phase)
+            last = at.phase == len(self.phases) - 1
+            whole = self._steps(phase, run_key, bar, interrupted, last)
+            if last:
+                return self._finish(phase)
+            if not whole:
+                self._save()
+                raise KeyboardInterrupt(f"stopped while {phase.title}, before the first draw")
+            at.phase, at.step, at.stopped = at.phase + 1, 0, False
+            following = self.phases[at.phase]
+            init_key, _ = jax.random.split(jax.random.fold_in(self.key, at.phase))
+            at.state = loop.start_phase(following, at.state, self.ready.data, init_key)
+            self._save()
+
+    def _steps(
+        self, phase: Phase, key: jax.Array, bar: Bar, interrupted: Callable[[], bool], last: bool
+    ) -> bool:
+        """Run one phase; ``False`` when it was interrupted."""
+        at, total = self.at, phase.length()
+        prefix = "" if last else f"{phase.title}/"
+        bar.phase(phase.title, total, at.step)
+        if at.step >= total or at.stopped:
+            return True
+        # what is donated must belong to nobody else
+        at.state = jax.tree.map(lambda a: jnp.array(a, copy=True), at.state)
+        info = self._reported(phase, key)
+        rows, draw_rows = loop.capacity(info, self.thin)
+        buffers = loop.make_buffers(info, rows, draw_rows)
+        looks = self._looks(total)
+        # the very first state can be made again; any other is kept on the host
+        fresh = at.phase == 0 and at.step == 0
+        safe = None if fresh else (to_host(at.state), at.step)
+        safe_time, length = time.monotonic(), 1
+        while at.step < total and not at.stopped:
+            look = next((s for s in looks if s > at.step), total)
+            stop = min(at.step + min(length, rows), look, total)
+            if draw_rows:
+                stop = min(stop, (at.step // self.thin + draw_rows) * self.thin)
+            began = time.monotonic()
+            chunk = self._chunk(phase, key, at.step, stop, buffers)
+            buffers = chunk.terms, chunk.draws
+            taken, finite, done = int(chunk.taken), bool(chunk.finite), bool(chunk.done)
+            seconds = time.monotonic() - began
+            terms = {k: np.asarray(v)[: taken + (not finite)] for k, v in chunk.terms.items()}
+            at.state, before = chunk.state, at.step
+            at.step += taken
+            if not finite:
+                self._not_finite(phase, key, terms, safe, buffers)
+            self._collect(prefix, terms, chunk.draws, before)
+            if at.step in looks:
+                self._look(phase, prefix)
+            at.stopped = at.stopped or done
+            bar.update(at.step, self._shown(prefix, terms))
+            now = time.monotonic()
+            if now - safe_time > SNAPSHOT_SECONDS:
+                safe, safe_time = (to_host(at.state), at.step), now
+            if now - self.saved > self.save_every:
+                self._save()
+            try:
+                event = Event(phase.title, at.step, total, terms)
+                for callback in self.callbacks:
+                    callback(event)
+            except StopFit:
+                at.stopped = True
+            if interrupted():
+                self._save()
+                return at.step >= total
+            # the first chunk compiles, so it says nothing about speed
+            length = 8 if before == 0 else max(1, min(rows, _next_length(taken, seconds)))
+        if last and self.watch is not None and self.watch.patience is not None:
+            at.state = at.state if at.best is None else jax.device_put(at.best)
+        return True
+
+    def _chunk(
+        self, phase: Phase, key: jax.Array, start: int, stop: int, buffers: tuple[Any, Any]
+    ) -> loop.Chunk:
+        window = self._window(start, stop)
+        if self.ready.stream is not None:
+            stop = min(stop, start + STREAM_BATCHES)
+        fixed = (
+            phase, window, key, jnp.asarray(start, jnp.int32), jnp.asarray(stop, jnp.int32),
+            self.thin, loop.block_length(phase),
+        )  # fmt: skip
+        with self._explain(phase):
+            chunk = loop.run_chunk(fixed, self.at.state, *buffers)
+            chunk.taken.block_until_ready()
+        return chunk
+
+    def _window(self, start: int, stop: int) -> Any:
+        """The data of a chunk: all of it, or the next batches of a stream."""
+        stream = self.ready.stream
+        if stream is None:
+            return self.ready.data
+        dtype = jax.tree.leaves(self.ready.model.parameters)[0].dtype
+        stop = min(stop, start + STREAM_BATCHES)
+        return stream.window(start, stop, STREAM_BATCHES, self.ready.plan.targets.inner, dtype)
+
+    def _reported(self, phase: Phase, key: jax.Array) -> Any:
+        """What a step will report, by shape; draws that cannot be held are refused here."""
+        window = self._window(self.at.step, self.at.step + 1)
+        info = loop.abstract_info(phase, self.at.state, window, key)
+        if info.draw is not None:
+            kept = phase.length() // self.thin
+            chains = jax.tree.leaves(info.draw)[0].shape[0]
+            refuse_beyond_memory(
+                f"keeping {kept} draws of {chains} chains", kept * tree_bytes(info.draw)
+            )
+        return info
+
+    def _collect(self, prefix: str, terms: Any, draws: Draw | None, before: int) -> None:
+        at = self.at
+        at.record({prefix + name: values for name, values in terms.items()})
+        count = at.step // self.thin - before // self.thin
+        if draws is not None and count:
+            # buffers are (draw, chain, …); posteriors have (chain, draw, …)
+            part = jax.tree.map(lambda a: np.swapaxes(np.asarray(a)[:count], 0, 1), draws)
+            at.draws.append(part)
+            if self.checkpoints is not None:
+                self.checkpoints.add_draws(cp.pack(part, "draws"))
+
+    def _explain(self, phase: Phase) -> Any:
+        size = tree_bytes(self.at.state if self.at.state is not None else self.ready.model)
+        return explain_out_of_memory(f"{phase.title} with a state of {size:,} bytes", 3 * size)
+
+    # -- validation
+
+    def _looks(self, total: int) -> list[int]:
+        if self.watch is None:
+            return []
+        every = max(1, round(self.watch.every * int(self.ready.plan.batches)))
+        return [*range(every, total, every), total]
+
+    def _look(self, phase: Phase, prefix: str) -> None:
+        """Validation NLL at this point; keeps the best state and counts the looks without one."""
+        assert self.watch is not None
+        at = self.at
+        posterior = phase.finish(at.state, None)
+        predictive = posterior.predict(self.watch.x, samples=self.watch.samples, key=self.key)
+        nll = -float(np.mean(predictive.log_prob(self.watch.y)))
+        at.record(
+            {
+                f"{prefix}validation_nll": np.array([nll]),
+                f"{prefix}validation_step": np.array([at.step]),
+            }
+        )
+        if nll < at.best_nll:
+            at.best_nll, at.waited = nll, 0
+            if self.watch.patience is not None:
+                at.best = to_host(at.state)
+        else:
+            at.waited += 1
+        at.stopped = self.watch.patience is not None and at.waited >= self.watch.patience
+
+    def _shown(self, prefix: str, terms: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        watched = self.at.history.get(f"{prefix}validation_nll")
+        return terms if watched is None else terms | {"validation": watched[-1]}
+
+    # -- endings
+
+    def _not_finite(
+        self, phase: Phase, key: jax.Array, terms: Any, safe: Any, buffers: Any
+    ) -> None:
+        """Go back to the last finite state, by the same steps again, and say what happened."""
+        at = self.at
+        bad = next(name for name, values in terms.items() if not np.isfinite(values[-1]))
+        at.record({name: values[:-1] for name, values in terms.items()})
+        step = at.step + 1
+        why = None
+        # the objective fails a step after the gradient did, when only that was not finite
+        for back in (at.step, at.step - 1, safe[1] if safe else 0):
+            buffers = self._replay(phase, key, safe, max(back, safe[1] if safe else 0), buffers)
+            why = why or phase.blame(at.state, bad)
+            if all_finite(at.state):
+                break
+        self._save()
+        last = at.phase == len(self.phases) - 1
+        kept = last and (bool(at.draws) or not phase.keeps_draws)
+        posterior = self._finish(phase) if kept else None
+        raise NonFiniteError(
+            f"step {step} of {phase.title}: {bad} is not finite. {why}."
+            + (f" The posterior of step {at.step} is in this error's .posterior." if kept else "")
+            + (f" The state is in {self.checkpoints.directory}." if self.checkpoints else ""),
+            step, bad, posterior,
+        )  # fmt: skip
+
+    def _replay(self, phase: Phase, key: jax.Array, safe: Any, stop: int, buffers: Any) -> Any:
+        """From the kept state (or the phase's first) to the state before step ``stop``."""
+        at = self.at
+        if safe is None:
+            at.state, at.step = self._first_state(phase), 0
+        else:
+            at.state, at.step = jax.device_put(safe[0]), safe[1]
+        rows = len(jax.tree.leaves(buffers)[0])
+        at.state = jax.tree.map(lambda a: jnp.array(a, copy=True), at.state)
+        while at.step < stop:
+            chunk = self._chunk(phase, key, at.step, min(at.step + rows, stop), buffers)
+            at.state, buffers = chunk.state, (chunk.terms, chunk.draws)
+            at.step += int(chunk.taken)
+            if not chunk.finite:  # not the same steps after all: a device that sums in any order
+                break
+        return buffers
+
+    def _first_state(self, phase: Phase) -> Any:
+        init_key, _ = jax.random.split(jax.random.fold_in(self.key, self.at.phase))
+        with self._explain(phase):
+            return loop.start_phase(phase, self.start, self.ready.data, init_key)
+
+    def _save(self) -> None:
+        self.saved = time.monotonic()
+        if self.checkpoints is None:
+            return
+        self.checkpoints.save(*self.at.packed())
+
+    def _finish(self, phase: Phase) -> Posterior:
+        at = self.at
+        self._save()
+        draws = None
+        if at.draws:
+            draws = jax.tree.map(
+                lambda *parts: jnp.asarray(np.concatenate(parts, axis=1)), *at.draws
+            )
+        if phase.keeps_draws and draws is None:
+            raise KeyboardInterrupt(f"stopped while {phase.title}, before the first draw")
+        posterior = phase.finish(at.state, draws)
+        history = {name: np.concatenate(parts) for name, parts in at.history.items()}
+        at.state = to_host(at.state)
+        settings = {
+            "method": repr(self.method),
+            "steps": at.step,
+            "batch_size": self.ready.plan.batch_size,
+            "examples": float(self.ready.plan.total),
+            "thin": self.thin,
+        }
+        record = Record(type(self.method).__name__, settings, history, at)
+        return with_record(posterior, record)
+
+
+def with_record(posterior: Posterior, record: Record) -> Posterior:
+    """The same posterior with another record."""
+    return eqx.tree_at(lambda p: p.record, posterior, record, is_leaf=lambda n: n is None)
+
+
+def _shapes(tree: Any) -> list[tuple[int, ...]]:
+    return [tuple(leaf.shape) for leaf in jax.tree.leaves(tree)]
+
+
+def _next_length(taken: int, seconds: float) -> int:
+    """Steps for the next chunk, so that it takes about ``CHUNK_SECONDS``; at most four-fold."""
+    wanted = int(CHUNK_SECONDS * taken / max(seconds, 1e-6))
+    return max(1, min(wanted, 4 * taken))
