@@ -36,14 +36,13 @@ class CSVWriter:
         self._columns: list[str] | None = None
 
     def __call__(self, event: Event) -> None:
-        new = [name for name in event.terms if not name.startswith("_")]
         first = event.step - max((len(v) for v in event.terms.values()), default=0)
-        fresh = self._columns is None and first == 0
-        if self._columns is None or (set(new) - set(self._columns)):
-            self._columns = new
-            header = True
-        else:
-            header = False
+        if self._columns is None and first > 0 and self.path.exists():
+            with self.path.open(newline="") as file:  # a resumed fit goes on in its own file
+                self._columns = next(csv.reader(file), ["phase", "step"])[2:]
+        fresh = self._columns is None
+        header = fresh or list(event.terms) != self._columns
+        self._columns = list(event.terms)
         with self.path.open("w" if fresh else "a", newline="") as file:
             writer = csv.writer(file)
             if header:

@@ -107,12 +107,11 @@ def optimizer_fingerprint(optimizer: Any) -> list[float] | None:
     if optimizer is None:
         return None
     weight = {"mu": jnp.ones(1), "rho": jnp.ones(1)}
+    gradient = {"mu": jnp.full(1, 0.5), "rho": jnp.full(1, 0.5)}
     try:
         state, moves = optimizer.init(weight), []
         for _ in range(2):
-            updates, state = optimizer.update(
-                jax.tree.map(lambda a: 0.5 * a, weight), state, weight
-            )
+            updates, state = optimizer.update(gradient, state, weight)
             moves.append(float(updates["mu"][0]))
     except Exception:  # one made for another tree cannot be asked
         return None

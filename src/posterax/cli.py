@@ -20,7 +20,7 @@ app = typer.Typer(
     add_completion=False,
 )
 
-PERCENT = ("error", "coverage")
+PERCENT = ("error", "cover")
 
 
 def _version(wanted: bool) -> None:
@@ -54,19 +54,22 @@ def demo(
     def say(line: str) -> None:
         progress.print(line, style="dim")
 
+    few = slice(tasks.BATCH) if quick else slice(None)
     train, test = tasks.curve_data(key=2 * seed), tasks.curve_data(key=2 * seed + 1)
+    train = (train[0][few], train[1][few])
     entries = tasks.curve_entries(seed, quick=quick)
     say(f"regression curve: {len(train[1]):,} points to fit, {len(test[1]):,} to test")
     results = list(tasks.run(entries, train, test, tasks.curve_scores, seed, say))
     _show(
         "Regression curve",
         results,
-        "coverage: of the 90 % interval; sd: epistemic deviation inside and outside the data",
+        "cover: by the 90 % interval; sd: epistemic, at x inside and outside the data",
     )
     picture = out / "regression.png"
     tasks.draw_curve({r.name: r.posterior for r in results[:3]}, train, picture)
 
     train, _, test = tasks.digits_data()
+    train = (train[0][few], train[1][few])
     entries = tasks.digits_entries(seed, quick=quick)
     say(f"digits: {len(train[1]):,} images to fit, {len(test[1]):,} to test")
     results = list(tasks.run(entries, train, test, tasks.digits_scores, seed, say))
@@ -79,12 +82,13 @@ def _show(title: str, results: Sequence["Result"], legend: str) -> None:
     notes = [f"{r.name}: {r.note}" for r in results if r.note]
     caption = "\n".join([legend, "seconds: to fit, compilation included", *notes])
     table = Table(
-        title=title, title_justify="left", caption=caption, caption_justify="left", box=SIMPLE_HEAD
+        title=title, caption=caption, box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0)
     )
+    table.title_justify = table.caption_justify = "left"
     table.add_column("method", no_wrap=True)
     for column in ("weights", *results[0].scores, "seconds"):
         table.add_column(column, justify="right")
     for r in results:
         scores = [f"{v:.1%}" if k in PERCENT else f"{v:.3f}" for k, v in r.scores.items()]
         table.add_row(r.name, f"{r.weights:,}", *scores, f"{r.seconds:.1f}")
-    Console().print(table)
+    Console().print(table, end="\n\n")

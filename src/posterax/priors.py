@@ -278,7 +278,7 @@ class ByPart(Prior):
         def choose(path: Any, w: jax.Array) -> Prior:
             name = path_name(path)
             for i, (pattern, prior) in enumerate(self.parts):
-                if pattern(name, w) if callable(pattern) else fnmatch.fnmatch(name, pattern):
+                if pattern(name, w) if callable(pattern) else _matches(name, pattern):
                     used.add(i)
                     return prior.for_shape(w.shape, fan_in)
             return self.default.for_shape(w.shape, fan_in)
@@ -291,6 +291,11 @@ class ByPart(Prior):
                 f"prior: no weight matches {', '.join(idle)}; the weights are {', '.join(names)}"
             )
         return tree
+
+
+def _matches(name: str, pattern: str) -> bool:
+    # the name alone, or as the model's summary prints it
+    return any(fnmatch.fnmatchcase(n, pattern) for n in (name, f"network.{name}"))
 
 
 class PerWeight(Prior):

@@ -50,6 +50,8 @@ class Run:
     ):
         self.ready, self.method, self.key, self.thin = ready, method, key, thin
         self.watch, self.callbacks = watch, callbacks
+        if init is not None and not method.takes_start:
+            raise ValueError(f"init: {type(method).__name__} makes its own starts; leave init out")
         self.start = make_start(init, ready.model)
         self.at = Position()
         self.phases = method.phases(ready.model, ready.plan)

@@ -207,8 +207,9 @@ class VariationalPhase(Phase):
             if self._closed_kl(prior, mu, sigma) is None:
                 f = g - kl_scale * jax.grad(lambda w: jnp.sum(prior.log_prob(w)))(w)
                 return f, (f * noise - kl_scale / sigma) * slope
-            closed: Any = lambda m, s: jnp.sum(prior.kl_from_gaussian(m, s))  # noqa: E731
-            kl_mu, kl_sigma = jax.grad(closed, argnums=(0, 1))(mu, sigma)
+            closed: Any = prior.kl_from_gaussian
+            total = lambda m, s: jnp.sum(closed(m, s))  # noqa: E731
+            kl_mu, kl_sigma = jax.grad(total, argnums=(0, 1))(mu, sigma)
             return g + kl_scale * kl_mu, (g * noise + kl_scale * kl_sigma) * slope
 
         pairs = jax.tree.map(leaf, self.model.priors, state.mu, state.rho, w, g, is_leaf=is_prior)

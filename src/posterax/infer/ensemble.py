@@ -61,6 +61,8 @@ class DeepEnsemble(Method):
     schedule: str = "cosine"
     optimizer: Any = None
 
+    takes_start: ClassVar[bool] = False
+
     def __check_init__(self) -> None:
         whole("members", self.members)
         choose("inside", self.inside, ("map", "ml"))
