@@ -52,9 +52,9 @@ def test_mean_field_optimum_of_the_conjugate_linear_model(rng, estimator):
     precision = x.T @ x / NOISE**2 + np.eye(3) / SCALE**2
     mean = np.linalg.solve(precision, x.T @ y / NOISE**2)
     method = px.BayesByBackprop(
-        estimator=estimator, samples=8, antithetic=True, learning_rate=0.05, initial_rho=-2.0
+        estimator=estimator, samples=64, antithetic=True, learning_rate=0.01, initial_rho=-3.0
     )
-    posterior = px.fit(linear_model(3), (x, y), method, steps=6000, batch_size=len(y), key=1)
+    posterior = px.fit(linear_model(3), (x, y), method, steps=8000, batch_size=len(y), key=1)
     np.testing.assert_allclose(posterior.mu.network["w"], mean, rtol=0.02)
     sigma = posterior.sigma().network["w"][:, 0]
     np.testing.assert_allclose(sigma, np.diag(precision) ** -0.5, rtol=0.02)
@@ -247,8 +247,8 @@ def test_sequential_updating_equals_all_at_once(rng):
     x = np.tile(np.eye(3, dtype="float32"), (40, 1))
     y = x @ np.array([[1.0], [-2.0], [0.5]], "float32")
     y = y + NOISE * rng.normal(size=y.shape).astype("float32")
-    method = px.BayesByBackprop(samples=8, antithetic=True, learning_rate=0.05, initial_rho=-2.0)
-    options = {"steps": 6000, "batch_size": 60, "key": 0}
+    method = px.BayesByBackprop(samples=64, antithetic=True, learning_rate=0.01, initial_rho=-2.5)
+    options = {"steps": 8000, "batch_size": 60, "key": 0}
     first = px.fit(linear_model(3), (x[:60], y[:60]), method, **options)
     second = px.fit(linear_model(3, first.as_prior()), (x[60:], y[60:]), method, **options)
     precision = 40 / NOISE**2 + 1 / SCALE**2

@@ -91,4 +91,6 @@ def _show(title: str, results: Sequence["Result"], legend: str) -> None:
     for r in results:
         scores = [f"{v:.1%}" if k in PERCENT else f"{v:.3f}" for k, v in r.scores.items()]
         table.add_row(r.name, f"{r.weights:,}", *scores, f"{r.seconds:.1f}")
-    Console().print(table, end="\n\n")
+    console = Console()
+    console.print(table)
+    console.print()

@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ._noise import noise_key
+
 
 class Batch(eqx.Module):
     """What a step sees: inputs, targets, weights, and the place i = 0 … M−1 in the epoch."""
@@ -40,7 +42,8 @@ class Data(eqx.Module):
         epoch, i = step // batches, step % batches
         position = i * batch_size + jnp.arange(batch_size, dtype=jnp.int32)
         inside = position < self.count
-        index = shuffle(jnp.where(inside, position, 0), self.count, jax.random.fold_in(key, epoch))
+        order = jax.random.fold_in(noise_key(key), epoch)
+        index = shuffle(jnp.where(inside, position, 0), self.count, order)
         take = lambda a: jnp.take(a, index, axis=0, mode="clip")  # noqa: E731
         weight = jnp.where(inside, take(self.weight), 0)
         return Batch(jax.tree.map(take, self.x), take(self.y), weight, i)
@@ -84,7 +87,7 @@ def shuffle(index: jax.Array, count: Any, key: jax.Array) -> jax.Array:
         [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
     """
     n = jnp.asarray(count, jnp.uint32)
-    bits = jax.random.bits(key, (2, ROUNDS), jnp.uint32)
+    bits = jax.random.bits(noise_key(key), (2, ROUNDS), jnp.uint32)
     pivots = bits[0] % jnp.maximum(n, 1)
     index = index.astype(jnp.uint32)
     for r in range(ROUNDS):
@@ -277,9 +280,13 @@ def _short(value: Any) -> str:
 def check_finite(name: str, tree: Any) -> None:
     """Refuse NaN and infinity, with where the first one is."""
     for leaf in jax.tree.leaves(tree):
-        host = np.asarray(leaf)
-        if host.dtype.kind != "f":
+        if np.dtype(leaf.dtype).kind != "f":
             continue
+        with np.errstate(all="ignore"):
+            # a sum is finite only if all terms are, and where arrays live on a device stays there
+            if np.isfinite(float(leaf.sum())):
+                continue
+        host = np.asarray(leaf)
         bad = ~np.isfinite(host)
         if bad.any():
             first = tuple(int(i) for i in np.argwhere(bad)[0])
@@ -292,7 +299,7 @@ def check_finite(name: str, tree: Any) -> None:
 def cast(array: Any, dtype: Any) -> Any:
     """Floating arrays to the fit's precision; integers stay (labels, uint8 images)."""
     if np.issubdtype(np.dtype(array.dtype), np.floating):
-        return array.astype(dtype)
+        return array.astype(dtype, copy=False)
     return array
 
 

@@ -142,7 +142,7 @@ def curve_entries(key: KeyLike = 0, *, quick: bool = False) -> list[Entry]:
     model = curve_model(key)
     small, tiny = (curve_model(key, hidden_sizes=(width,)) for width in (10, 2))
     passes = {"epochs": 2 if quick else CURVE_EPOCHS, "batch_size": BATCH}
-    nuts = NUTS(chains=2, warmup=4 if quick else 200, max_doublings=6)
+    nuts = NUTS(chains=2, warmup=4 if quick else 500, max_doublings=6)
     blind = ImportanceSampling(chains=256)
     entries = [
         Entry("maximum likelihood", model, MaximumLikelihood(1e-2), passes),
@@ -192,7 +192,7 @@ def draw_curve(posteriors: dict[str, Posterior], data: Arrays, path: Path) -> No
     for axes, (name, posterior) in zip(panels, posteriors.items(), strict=True):
         predictive = _predict(posterior, x[:, None])
         regression_band(axes, x, predictive, data=few, truth=curve(x), title=name)
-        axes.set(xlim=(x[0], x[-1]), ylim=(-1.25, 2.25), xlabel="x")
+        axes.set(xlim=(x[0], x[-1]), ylim=(-1.25, 2.25), xlabel="x", xticks=(0, 0.25, 0.5, 0.75, 1))
         axes.label_outer()
     panels[0].set_ylabel("y")
     handles, labels = panels[0].get_legend_handles_labels()

@@ -25,8 +25,6 @@ from ._reductions import Particles
 from .data import as_array, check_finite
 from .model import Model
 
-BLOCK_BYTES = 64 * 2**20
-
 
 class Targets(NamedTuple):
     """The shape of one target as the user gave it, and as the likelihood holds it."""
@@ -73,7 +71,7 @@ class Predictive:
         particles: Particles,
         key: jax.Array,
         *,
-        block_bytes: int = BLOCK_BYTES,
+        block_bytes: int | None = None,
     ):
         self._source = source.bare()
         self._model: Model = source.model
@@ -81,7 +79,7 @@ class Predictive:
         self._particles = particles
         self._key = key
         self._targets: Targets = source.targets
-        self._block_bytes = block_bytes
+        self._block_bytes = block_bytes or default_block_bytes()
         self._moments: Moments | None = None
         self.samples = len(particles.weights)
 
@@ -209,14 +207,14 @@ class Predictive:
     def _stream(
         self, reduce: Callable[..., Any], y: Any = None, extra: Any = None, width: int = 0
     ) -> list[Any]:
-        """Run ``reduce`` over blocks of inputs, padded to powers of two; ``width`` draws wide."""
+        """Run ``reduce`` over blocks of inputs, padded to shared sizes; ``width`` draws wide."""
         n = len(self)
         shape = self._model.network.output_shape(
             jax.tree.map(lambda a: jax.ShapeDtypeStruct((1, *a.shape[1:]), a.dtype), self._inputs())
         )
         per_input = 4 * max(self.samples, width) * max(int(np.prod(shape[1:])), 1) * 3
         most = max(1, self._block_bytes // per_input)
-        size = min(1 << (n - 1).bit_length(), 1 << (most.bit_length() - 1))
+        size = bucket(-(-n // -(-n // most)))
         parts = []
         with explain_out_of_memory(
             f"predicting {n} inputs in blocks of {size} with {self.samples} samples",
@@ -238,6 +236,27 @@ class Predictive:
         return self._model.likelihood.split(self._x)[0]
 
 
+def default_block_bytes() -> int:
+    """Working memory of one block: what a cache likes on a CPU, a launch's worth on a GPU."""
+    return 2**26 if jax.default_backend() == "cpu" else 2**30
+
+
+def bucket(n: int) -> int:
+    """The shared size ``n`` is padded to, at most an eighth larger: few programs serve any ``n``.
+
+    Example:
+        >>> from posterax.predictive import bucket
+        >>> [bucket(n) for n in (1, 7, 100, 1000, 10_000)]
+        [1, 8, 104, 1024, 10240]
+    """
+    step = 1 << max(n.bit_length() - 4, 0)
+    return 1 << (n - 1).bit_length() if n <= 8 else -(-n // step) * step
+
+
 def _pad(a: Any, size: int) -> Any:
     missing = size - len(a)
-    return a if missing == 0 else np.concatenate([a, np.repeat(np.asarray(a[:1]), missing, axis=0)])
+    if missing == 0:
+        return a
+    if isinstance(a, jax.Array):
+        return jnp.pad(a, [(0, missing)] + [(0, 0)] * (a.ndim - 1), mode="edge")
+    return np.concatenate([a, np.repeat(a[:1], missing, axis=0)])

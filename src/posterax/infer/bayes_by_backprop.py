@@ -113,7 +113,7 @@ class VariationalPhase(Phase):
         scales = m / n, self.temperature * warm * m / n * share
 
         samples = self.method.samples
-        keys = jax.random.split(key, samples)
+        keys = jax.random.split(key, samples) if samples > 1 else key[None]
         signs = jnp.ones(samples)
         if self.method.antithetic:
             keys, signs = keys[jnp.arange(samples) // 2], signs.at[1::2].set(-1)
@@ -179,8 +179,8 @@ class VariationalPhase(Phase):
         return grads, nll, network_state
 
     def _draw_weights(self, state: VariationalState, key: jax.Array, sign: Any) -> Any:
-        weight_key, network_key = jax.random.split(key)
-        weight_key = noise_key(weight_key)
+        # two uses of one key, by two generators: the cheap one does not wait for a split
+        weight_key, network_key = noise_key(key), jax.random.fold_in(key, 1)
         noise = standard_normal_like(weight_key, state.mu)
         w = jax.tree.map(
             lambda m, r, e: m + jax.nn.softplus(r) * (sign.astype(e.dtype) * e),

@@ -13,7 +13,7 @@ from .._checks import whole
 from .._keys import KeyLike, as_key
 from ..data import as_inputs, cast, check_finite
 from ..model import Model, Parameters
-from ..predictive import BLOCK_BYTES, Particles, Predictive, Targets
+from ..predictive import Particles, Predictive, Targets
 from ..priors import PerWeight
 
 
@@ -108,7 +108,7 @@ class Posterior(eqx.Module):
         *,
         samples: int | None = None,
         key: KeyLike = 0,
-        block_bytes: int = BLOCK_BYTES,
+        block_bytes: int | None = None,
     ) -> Predictive:
         """The predictive distribution at new inputs.
 
@@ -116,7 +116,8 @@ class Posterior(eqx.Module):
             x: inputs, in the form of the training inputs.
             samples: posterior draws to average over (default: 100, or all stored draws).
             key: an int or a JAX key; the same key gives the same predictions.
-            block_bytes: bound on the working memory of one block of inputs.
+            block_bytes: bound on the working memory of one block of inputs (default: 64 MiB, or
+                1 GiB on an accelerator).
         """
         x = as_inputs(x)
         if any(np.size(leaf) == 0 for leaf in jax.tree.leaves(x)):

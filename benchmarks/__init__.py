@@ -1,0 +1,1 @@
+"""Benchmarks against other libraries, each in an environment and a process of its own."""

@@ -1,0 +1,160 @@
+"""Worker: posterax, and the deterministic JAX step it is measured against."""
+
+import os
+import sys
+
+from benchmarks import problem
+
+if os.environ.get("BENCH_DEVICE", "cpu") == "cpu":
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    os.sched_setaffinity(0, list(os.sched_getaffinity(0))[: problem.THREADS])
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+
+import posterax as px
+from posterax import loop
+from posterax.prepare import make_start, prepare
+
+PRIORS = {
+    "gaussian": px.priors.Gaussian(1.0),
+    "mixture": px.priors.ScaleMixture(pi=0.5, sigma1=1.0, sigma2=0.0025),
+}
+
+
+def network(name):
+    inputs, hidden, outputs = problem.NETWORKS[name]
+    return px.networks.MLP(inputs, outputs, hidden, key=0)
+
+
+def deterministic_step(name):
+    """Adam on the mean loss in a compiled loop: what a plain network costs."""
+    x, y = (jnp.asarray(a) for a in problem.data(name))
+    params, static = eqx.partition(network(name), eqx.is_inexact_array)
+    optimizer = optax.adam(1e-3)
+    batches = len(y) // problem.BATCH
+
+    def loss(params, x, y):
+        out = eqx.combine(params, static)(x)
+        if out.shape[-1] == 1:
+            return jnp.mean((out - y) ** 2)
+        return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(out, y))
+
+    def step(carry, i):
+        params, state, order = carry
+        index = jax.lax.dynamic_slice_in_dim(order, i % batches * problem.BATCH, problem.BATCH)
+        grads = jax.grad(loss)(params, x[index], y[index])
+        updates, state = optimizer.update(grads, state, params)
+        return (optax.apply_updates(params, updates), state, order), None
+
+    order = jax.random.permutation(jax.random.key(0), len(y))
+    carry = (params, optimizer.init(params), order)
+
+    def block(carry, start):
+        return jax.lax.scan(step, carry, start + jnp.arange(32))[0]
+
+    return _repeat(block, carry)
+
+
+def _repeat(block, carry):
+    """Run a compiled block of 32 steps as often as needed."""
+    compiled = jax.jit(block, donate_argnums=0)
+    box = [jax.tree.map(lambda a: jnp.array(a, copy=True), carry)]
+
+    def run(times):
+        for i in range(-(-times // 32)):
+            box[0] = compiled(box[0], 32 * i)
+        jax.block_until_ready(box[0])
+
+    run.compiled = lambda: compiled.lower(box[0], 0).compile()
+    return run
+
+
+def bayes_step(name, prior, **options):
+    """One step of ``px.fit`` with Bayes by Backprop, as fit runs it."""
+    outputs = problem.NETWORKS[name][2]
+    likelihood = px.likelihoods.Gaussian(0.1) if outputs == 1 else px.likelihoods.Categorical()
+    model = px.Model(network(name), PRIORS[prior], likelihood)
+    method = px.BayesByBackprop(**options)
+    ready = prepare(model, problem.data(name), method, None, 1_000_000, problem.BATCH)
+    (phase,) = method.phases(ready.model, ready.plan)
+    key = jax.random.key(0)
+    state = loop.start_phase(phase, make_start(None, ready.model), ready.data, key)
+    state = jax.tree.map(lambda a: jnp.array(a, copy=True), state)
+    buffers = loop.make_buffers(loop.abstract_info(phase, state, ready.data, key), 2048, 0)
+    box = [state, buffers, 0]
+
+    def run(times):
+        times = -(-times // 32) * 32
+        while times > 0:
+            n = min(times, 2048)
+            start, stop = (jnp.asarray(box[2] + i, jnp.int32) for i in (0, n))
+            fixed = (phase, ready.data, key, start, stop, 1, loop.block_length(phase))
+            chunk = loop.run_chunk(fixed, box[0], *box[1])
+            chunk.taken.block_until_ready()
+            box[:] = chunk.state, (chunk.terms, chunk.draws), box[2] + n
+            times -= n
+
+    zero = jnp.zeros((), jnp.int32)
+    fixed = (phase, ready.data, key, zero, zero, 1, loop.block_length(phase))
+    run.compiled = lambda: loop.run_chunk.lower(fixed, box[0], *box[1]).compile().compiled
+    return run
+
+
+def bayes_predict(name):
+    """``posterior.predict`` with 100 samples on 10,000 inputs, moments computed."""
+    model = px.Model(network(name), PRIORS["gaussian"], px.likelihoods.Categorical())
+    posterior = px.fit(model, problem.data(name, 256), px.BayesByBackprop(), steps=1)
+    x = jnp.asarray(problem.data(name, problem.INPUTS)[0])
+
+    def run(times):
+        for i in range(times):
+            posterior.predict(x, samples=problem.SAMPLES, key=i).mean.sum()
+
+    return run
+
+
+def deterministic_predict(name):
+    """One hundred plain forward passes over the same inputs."""
+    module = network(name)
+    x = jnp.asarray(problem.data(name, problem.INPUTS)[0])
+
+    @jax.jit
+    def passes(x):
+        return jax.lax.map(lambda i: jax.nn.softmax(module(x + 0 * i)).sum(), jnp.arange(100.0))
+
+    def run(times):
+        for _ in range(times):
+            passes(x).block_until_ready()
+
+    return run
+
+
+def memory(make, name):
+    """Bytes the compiled step holds at its peak: arguments, results, temporaries; data aside."""
+    found = make(name)
+    held = found.compiled().memory_analysis()
+    total = held.argument_size_in_bytes + held.output_size_in_bytes + held.temp_size_in_bytes
+    x, y = problem.data(name)
+    return lambda _: total - held.alias_size_in_bytes - x.nbytes - 4 * len(y)
+
+
+TASKS = {
+    "deterministic": deterministic_step,
+    "bayes gaussian": lambda n: bayes_step(n, "gaussian"),
+    "bayes mixture": lambda n: bayes_step(n, "mixture"),
+    "bayes local": lambda n: bayes_step(n, "gaussian", estimator="local"),
+    "bayes flipout": lambda n: bayes_step(n, "gaussian", estimator="flipout"),
+    "predict": bayes_predict,
+    "deterministic predict": deterministic_predict,
+}
+
+TASKS |= {f"memory {task}": (lambda n, t=t: memory(t, n)) for task, t in list(TASKS.items())}
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1 and sys.argv[1] == "--versions":
+        print(px.__version__, jax.__version__, jax.devices()[0].device_kind)
+    else:
+        problem.serve(lambda task, name: TASKS[task](name))
