@@ -24,21 +24,25 @@ def test_curve_band_widens_outside_the_data_and_covers_inside():
 
 
 def test_digits_are_read_and_probabilities_mean_what_they_say():
-    train, validation, test = demo.digits_data()
-
-    def fitted(temperature):
-        return px.fit(
-            demo.digits_model(2), train, demo.digits_method(temperature),
-            epochs=demo.DIGITS_EPOCHS, batch_size=demo.BATCH, key=2,
-        )  # fmt: skip
-
-    posteriors = {t: fitted(t) for t in (1.0, 0.3, 0.1, 0.03, 0.01)}
-    best = min(posteriors, key=lambda t: demo.digits_scores(posteriors[t], validation)["ECE"])
-    warm, cold = (demo.digits_scores(posteriors[t], test) for t in (1.0, best))
-    assert warm["error"] <= 0.03
-    assert warm["ECE"] <= 0.10
-    assert cold["error"] <= 0.03
-    assert cold["ECE"] <= 0.04
+    """The mean over the first three splits: one split of 360 test digits is a coarse measure."""
+    warm, cold = [], []
+    for split in range(3):
+        train, validation, test = demo.digits_data(split)
+        posteriors = {
+            t: px.fit(
+                demo.digits_model(split), train, demo.digits_method(t),
+                epochs=demo.DIGITS_EPOCHS, batch_size=demo.BATCH, key=split,
+            )
+            for t in (1.0, 0.3, 0.1, 0.03)
+        }  # fmt: skip
+        best = min(posteriors, key=lambda t: demo.digits_scores(posteriors[t], validation)["NLL"])
+        warm.append(demo.digits_scores(posteriors[1.0], test))
+        cold.append(demo.digits_scores(posteriors[best], test))
+    mean = lambda rows, name: np.mean([row[name] for row in rows])  # noqa: E731
+    assert mean(warm, "error") <= 0.03
+    assert mean(warm, "ECE") <= 0.10
+    assert mean(cold, "error") <= 0.03
+    assert mean(cold, "ECE") <= 0.04
 
 
 @pytest.fixture

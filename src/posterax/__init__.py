@@ -8,7 +8,7 @@ One model, one ``fit``, one ``Predictive``, whatever the method:
     predictive.mean, predictive.epistemic, predictive.aleatoric, predictive.interval(0.9)
 """
 
-from . import callbacks, data, likelihoods, metrics, networks, priors
+from . import callbacks, data, likelihoods, metrics, networks, plot, priors
 from ._version import __version__
 from .checkpoint import CheckpointError
 from .files import load
@@ -51,5 +51,6 @@ __all__ = [
     "load",
     "metrics",
     "networks",
+    "plot",
     "priors",
 ]

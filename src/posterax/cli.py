@@ -2,17 +2,15 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from . import demo as tasks
 from ._version import __version__
-
-if TYPE_CHECKING:
-    from .demo import Result
 
 app = typer.Typer(
     help="A posterior over the weights of any neural network.",
@@ -46,9 +44,6 @@ def demo(
     quick: Annotated[bool, typer.Option(hidden=True, help="A few steps each, to try it.")] = False,
 ) -> None:
     """Fit every method to the paper's curve and to scikit-learn's digits."""
-    # typer answers --help at once; what takes seconds to import waits until it is needed
-    from . import demo as tasks
-
     progress = Console(stderr=True, highlight=False)
 
     def say(line: str) -> None:
@@ -77,7 +72,7 @@ def demo(
     typer.echo(picture)
 
 
-def _show(title: str, results: Sequence["Result"], legend: str) -> None:
+def _show(title: str, results: Sequence[tasks.Result], legend: str) -> None:
     """A table of results on standard output."""
     notes = [f"{r.name}: {r.note}" for r in results if r.note]
     caption = "\n".join([legend, "seconds: to fit, compilation included", *notes])

@@ -90,11 +90,15 @@ def shuffle(index: jax.Array, count: Any, key: jax.Array) -> jax.Array:
     bits = jax.random.bits(noise_key(key), (2, ROUNDS), jnp.uint32)
     pivots = bits[0] % jnp.maximum(n, 1)
     index = index.astype(jnp.uint32)
-    for r in range(ROUNDS):
+
+    def round_(r: Any, index: jax.Array) -> jax.Array:
         pivot = pivots[r]
         partner = jnp.where(index <= pivot, pivot - index, pivot + n - index)
         coin = _mix(jnp.maximum(index, partner) ^ bits[1, r])
-        index = jnp.where(coin >> 31 == 1, partner, index)
+        return jnp.where(coin >> 31 == 1, partner, index)
+
+    # a loop compiles faster; a GPU would launch a kernel for each of its rounds
+    index = jax.lax.fori_loop(0, ROUNDS, round_, index, unroll=jax.default_backend() != "cpu")
     return index.astype(jnp.int32)
 
 

@@ -206,7 +206,7 @@ def draw_curve(posteriors: dict[str, Posterior], data: Arrays, path: Path) -> No
 # -- digits
 
 
-def digits_data(split: int = 1) -> tuple[Arrays, Arrays, Arrays]:
+def digits_data(split: int = 0) -> tuple[Arrays, Arrays, Arrays]:
     """scikit-learn's 8 × 8 digits in [0, 1]: training, validation and test data, stratified.
 
     Example:
