@@ -71,6 +71,7 @@ class Predictive:
         particles: Particles,
         key: jax.Array,
         *,
+        draws: int | None = None,
         block_bytes: int | None = None,
     ):
         self._source = source.bare()
@@ -82,6 +83,7 @@ class Predictive:
         self._block_bytes = block_bytes or default_block_bytes()
         self._moments: Moments | None = None
         self.samples = len(particles.weights)
+        self._draws = draws or self.samples
 
     def __len__(self) -> int:
         return len(jax.tree.leaves(self._x)[0])
@@ -184,8 +186,8 @@ class Predictive:
         return low, high
 
     def sample(self, n: int | None = None) -> np.ndarray:
-        """``n`` draws of y on the first axis (default: one per posterior sample)."""
-        n = self.samples if n is None else whole("n", n)
+        """``n`` draws of y on the first axis (default: as many as ``predict`` was asked for)."""
+        n = self._draws if n is None else whole("n", n)
         # all blocks take the same draws, so that each is one function over all inputs
         pick = jax.random.fold_in(self._key, len(self))
         drawn = np.moveaxis(self._stream(rd.draws, None, (pick, n), max(self.samples, n))[0], 1, 0)

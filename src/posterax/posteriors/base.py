@@ -129,7 +129,7 @@ class Posterior(eqx.Module):
         samples = None if samples is None else whole("samples", samples)
         weights_key, noise_key = jax.random.split(as_key(key))
         particles = self.particles(weights_key, samples)
-        return Predictive(self, x, particles, noise_key, block_bytes=block_bytes)
+        return Predictive(self, x, particles, noise_key, draws=samples, block_bytes=block_bytes)
 
     def as_prior(self) -> PerWeight:
         """This posterior as the prior of the next data, a Gaussian with its moments."""
