@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -19,3 +20,11 @@ def data_dir() -> Path:
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)
+
+
+@pytest.fixture
+def hasty_compiler():
+    """For tests that compile many programs and run each for a few steps only."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)

@@ -21,6 +21,8 @@ from posterax._memory import explain_out_of_memory
 from posterax.posteriors import Point
 from posterax.predictive import Targets
 
+pytestmark = pytest.mark.usefixtures("hasty_compiler")
+
 N = 6
 X = np.linspace(-1, 1, 2 * N, dtype="float32").reshape(N, 2)
 Y = X.sum(1)

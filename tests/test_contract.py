@@ -82,6 +82,7 @@ CELLS = [
 ]
 
 
+@pytest.mark.usefixtures("hasty_compiler")
 @pytest.mark.parametrize(("name", "task", "network"), CELLS)
 def test_contract(name, task, network, tmp_path, capsys):
     method, options = METHODS[name]

@@ -1,6 +1,5 @@
 """The demo's promises: bands that widen, intervals that cover, digits that are read."""
 
-import jax
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -43,14 +42,6 @@ def test_digits_are_read_and_probabilities_mean_what_they_say():
     assert mean(warm, "ECE") <= 0.10
     assert mean(cold, "error") <= 0.03
     assert mean(cold, "ECE") <= 0.04
-
-
-@pytest.fixture
-def hasty_compiler():
-    """Every method compiles programs of its own that run for a few steps only."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.mark.usefixtures("hasty_compiler")

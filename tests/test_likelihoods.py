@@ -10,6 +10,8 @@ from scipy import special, stats
 import posterax as px
 from posterax import likelihoods as lk
 
+pytestmark = pytest.mark.usefixtures("hasty_compiler")
+
 RNG = np.random.default_rng(0)
 F1 = RNG.normal(size=(5, 1)).astype("float32")
 F2 = RNG.normal(size=(5, 2)).astype("float32")
