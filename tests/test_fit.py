@@ -182,8 +182,8 @@ model = px.Model(
     px.networks.MLP(1, 1, (8,), key=0), px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1)
 )
 method, steps = {
-    "bbb": (px.BayesByBackprop(), 60_000),
-    "nuts": (px.NUTS(chains=2, warmup=150, max_doublings=6), 400),
+    "bbb": (px.BayesByBackprop(), 150_000),
+    "nuts": (px.NUTS(chains=2, warmup=150, max_doublings=6), 1_000),
 }[name]
 checkpoint = None if folder == "none" else px.Checkpoint(folder, every=0.1)
 batch = 16 if name == "bbb" else None
