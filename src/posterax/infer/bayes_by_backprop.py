@@ -111,6 +111,8 @@ class VariationalPhase(Phase):
         share = minibatch_weight(self.method.kl_weights, batch.i + 1, m)
         warm = jnp.minimum(1.0, (state.step + 1) / jnp.maximum(self.warmup * m, 1))
         scales = m / n, self.temperature * warm * m / n * share
+        # numbers of the plan may be wider than the weights
+        scales = jax.tree.map(lambda a: a.astype(state.kl.dtype), scales)
 
         samples = self.method.samples
         keys = jax.random.split(key, samples) if samples > 1 else key[None]

@@ -96,6 +96,7 @@ class EquinoxNetwork(Network):
     ) -> tuple[Any, Any]:
         module = eqx.combine(params, self.static)
         module = eqx.nn.inference_mode(module, value=not training)
+        own = jax.tree.map(lambda a: a, state)  # Equinox lets a state be used only once
         if self.batched:
             return module(x), state
         keys = None
@@ -104,7 +105,7 @@ class EquinoxNetwork(Network):
 
         def one(x: Any, key: jax.Array | None) -> Any:
             options = {"key": key} if self.keyed else {}
-            return module(x, state, **options) if self.stateful else module(x, **options)
+            return module(x, own, **options) if self.stateful else module(x, **options)
 
         out_axes = (0, None) if self.stateful else 0
         outputs = jax.vmap(one, axis_name="batch", out_axes=out_axes)(x, keys)
