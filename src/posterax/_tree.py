@@ -1,4 +1,4 @@
-"""Small helpers for pytrees: names of leaves, sizes, selection by a scalar predicate."""
+"""Small helpers for pytrees: names of leaves, structure, sizes, copies on the host."""
 
 from collections.abc import Callable
 from typing import Any
