@@ -50,7 +50,7 @@ def test_neighbours_part_and_places_forget():
 
 def seen(data, size, batches, steps):
     """What the steps saw with a weight above 0, batch by batch."""
-    one = jax.jit(lambda step: data.batch(step, size, batches, jax.random.key(0)))
+    one = jax.jit(lambda step: data.batch(data.place(step, size, batches, jax.random.key(0))))
     out = []
     for step in steps:
         batch = one(jnp.asarray(step, jnp.int32))
@@ -81,7 +81,7 @@ def test_every_example_once_an_epoch_with_a_ragged_last_batch(padding):
 def test_weights_travel_with_their_rows():
     y = jnp.arange(10)
     data = Data(y[:, None], y, 1.0 + y, jnp.asarray(10, jnp.int32))
-    batch = data.batch(jnp.asarray(1), 4, jnp.asarray(3), jax.random.key(0))
+    batch = data.batch(data.place(jnp.asarray(1), 4, jnp.asarray(3), jax.random.key(0)))
     np.testing.assert_array_equal(batch.weight, 1.0 + batch.y)
 
 
@@ -101,7 +101,8 @@ def test_stream_windows_follow_the_epochs_and_pad_with_weight_zero():
         window = stream.window(start, stop, 6, (), np.float32)
         assert window.y.shape == (6, 4)
         for step in range(start, stop):
-            batch = window.batch(jnp.asarray(step), 4, jnp.asarray(3), jax.random.key(0))
+            place = window.place(jnp.asarray(step), 4, jnp.asarray(3), jax.random.key(0))
+            batch = window.batch(place)
             real = np.asarray(batch.weight) > 0
             assert np.asarray(batch.y)[real].tolist() == full[step % 3]
             assert batch.i == step % 3

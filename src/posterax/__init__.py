@@ -8,6 +8,10 @@ One model, one ``fit``, one ``Predictive``, whatever the method:
     predictive.mean, predictive.epistemic, predictive.aleatoric, predictive.interval(0.9)
 """
 
+# isort: off
+from . import _xla  # first: nothing may compile before it
+
+# isort: on
 from . import callbacks, data, likelihoods, metrics, networks, plot, priors
 from ._version import __version__
 from .checkpoint import CheckpointError

@@ -15,6 +15,8 @@ import jax
 import jax.numpy as jnp
 from jax.extend.random import define_prng_impl
 
+from ._special import normal_from_bits
+
 _GOLDEN = 0x9E3779B9
 
 
@@ -99,12 +101,19 @@ def _fast_dtype() -> Any:
     return jax.random.key(0, impl=IMPLEMENTATION).dtype
 
 
+def standard_normal(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+    """Independent N(0, 1) noise of one stream."""
+    if jnp.dtype(dtype).itemsize > 4:
+        return jax.random.normal(key, shape, dtype)
+    return normal_from_bits(jax.random.bits(key, shape, jnp.uint32)).astype(dtype)
+
+
 def standard_normal_like(key: jax.Array, tree: Any) -> Any:
     """Independent N(0, 1) noise in the shape of a tree, a stream of its own for every leaf."""
     key = noise_key(key)
     leaves, treedef = jax.tree.flatten(tree)
     noise = [
-        jax.random.normal(jax.random.fold_in(key, i), leaf.shape, leaf.dtype)
+        standard_normal(jax.random.fold_in(key, i), leaf.shape, leaf.dtype)
         for i, leaf in enumerate(leaves)
     ]
     return jax.tree.unflatten(treedef, noise)

@@ -5,7 +5,7 @@ of similar size can share one compiled program.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -24,6 +24,14 @@ class Batch(eqx.Module):
     i: jax.Array
 
 
+class Place(NamedTuple):
+    """Where a step's minibatch lies: its rows, which of them count, and i."""
+
+    index: jax.Array
+    inside: Any
+    i: jax.Array
+
+
 class Data(eqx.Module):
     """Arrays with a leading axis of examples; rows from ``count`` on are padding."""
 
@@ -32,21 +40,21 @@ class Data(eqx.Module):
     weight: jax.Array
     count: Any
 
-    def batch(self, step: jax.Array, batch_size: int, batches: jax.Array, key: jax.Array) -> Batch:
-        """The minibatch of a step: gathered by a shuffled index, no copy of the data.
-
-        The order is a new permutation each epoch, computed for the indices of this batch alone.
-        """
-        if batch_size >= self.y.shape[0]:
-            return self.everything()
+    def place(self, step: jax.Array, batch_size: int, batches: jax.Array, key: jax.Array) -> Place:
+        """Which rows a step takes: a new permutation each epoch, computed for this batch alone."""
         epoch, i = step // batches, step % batches
         position = i * batch_size + jnp.arange(batch_size, dtype=jnp.int32)
         inside = position < self.count
         order = jax.random.fold_in(noise_key(key), epoch)
-        index = shuffle(jnp.where(inside, position, 0), self.count, order)
-        take = lambda a: jnp.take(a, index, axis=0, mode="clip")  # noqa: E731
-        weight = jnp.where(inside, take(self.weight), 0)
-        return Batch(jax.tree.map(take, self.x), take(self.y), weight, i)
+        return Place(shuffle(jnp.where(inside, position, 0), self.count, order), inside, i)
+
+    def batch(self, place: Place) -> Batch:
+        """The minibatch there: gathered by index, no copy of the data."""
+        if place.index.shape[-1] >= self.y.shape[0]:
+            return self.everything()
+        take = lambda a: jnp.take(a, place.index, axis=0, mode="clip")  # noqa: E731
+        weight = jnp.where(place.inside, take(self.weight), 0)
+        return Batch(jax.tree.map(take, self.x), take(self.y), weight, place.i)
 
     def everything(self) -> Batch:
         """The whole data as one batch."""
@@ -61,11 +69,14 @@ class Stack(eqx.Module):
     weight: jax.Array
     first: Any
 
-    def batch(self, step: jax.Array, batch_size: int, batches: jax.Array, key: jax.Array) -> Batch:
-        """The batch of a step, which lies at ``step − first``."""
-        at = step - self.first
-        take = lambda a: jax.lax.dynamic_index_in_dim(a, at, keepdims=False)  # noqa: E731
-        return Batch(jax.tree.map(take, self.x), take(self.y), take(self.weight), step % batches)
+    def place(self, step: jax.Array, batch_size: int, batches: jax.Array, key: jax.Array) -> Place:
+        """Where the batch of a step lies: at ``step − first``."""
+        return Place(step - self.first, None, step % batches)
+
+    def batch(self, place: Place) -> Batch:
+        """The batch there."""
+        take = lambda a: jax.lax.dynamic_index_in_dim(a, place.index, keepdims=False)  # noqa: E731
+        return Batch(jax.tree.map(take, self.x), take(self.y), take(self.weight), place.i)
 
 
 ROUNDS = 48

@@ -5,23 +5,31 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ._tree import is_key, tree_bytes
-from .data import Data, Stack
+from .data import Batch, Data, Stack
 from .infer.base import Draw, Info, Phase
 
 MOST_STEPS = 2048  # per chunk: the size of the history buffer
 DRAW_BYTES = 64 * 2**20  # per chunk: the size of the draws buffer
+PERIOD = 16  # steps between two reports, and between two looks of a GPU at the loop's condition
+
+
+class Buffers(NamedTuple):
+    """Room for what a chunk of steps gives back; written in place, chunk after chunk."""
+
+    terms: dict[str, jax.Array]  # one row a step
+    reports: dict[str, jax.Array]  # one row for every step that is a multiple of PERIOD
+    draws: Draw | None  # (row, chain, …), one row for every ``thin`` steps
 
 
 class Chunk(NamedTuple):
     """What a chunk of steps gives back."""
 
     state: Any
-    terms: dict[str, jax.Array]  # (capacity,) each; the first ``taken`` are filled
-    draws: Draw | None  # (capacity, chain, …)
+    buffers: Buffers
     taken: jax.Array
-    finite: jax.Array
     done: jax.Array
 
 
@@ -44,31 +52,50 @@ def _strong(a: jax.Array) -> jax.Array:
 
 
 @eqx.filter_jit
-def _first_info(phase: Phase, state: Any, data: Data | Stack, key: jax.Array) -> Info:
-    return phase.step(state, _batch(phase, data, jnp.zeros((), jnp.int32), key), key)[1]
+def _first_info(phase: Phase, state: Any, data: Data | Stack, key: jax.Array) -> Any:
+    batch = _batch(phase, data, _place(phase, data, jnp.zeros((), jnp.int32), key))
+    return phase.step(state, batch, key)[1], phase.report(state, key)
 
 
-def abstract_info(phase: Phase, state: Any, data: Data | Stack, key: jax.Array) -> Info:
-    """Shapes of what a step reports, without running one (and, under jit, traced only once)."""
+def abstract_info(
+    phase: Phase, state: Any, data: Data | Stack, key: jax.Array
+) -> tuple[Info, dict[str, Any]]:
+    """Shapes of what a step tells, without running one (and, under jit, traced only once)."""
     return eqx.filter_eval_shape(_first_info, phase, state, data, key)
 
 
-def make_buffers(info: Info, rows: int, draw_rows: int) -> tuple[Any, Any]:
+def make_buffers(told: tuple[Info, dict[str, Any]], rows: int, draw_rows: int) -> Buffers:
     """Room for the history and the draws of a chunk."""
-    terms = {name: jnp.zeros((rows,), a.dtype) for name, a in info.terms.items()}
-    return terms, jax.tree.map(lambda a: jnp.zeros((draw_rows, *a.shape), a.dtype), info.draw)
+    info, report = told
+    column = lambda n: lambda a: jnp.zeros((n, *a.shape), a.dtype)  # noqa: E731
+    return Buffers(
+        jax.tree.map(column(rows), info.terms),
+        jax.tree.map(column(rows // PERIOD + 1), report),
+        jax.tree.map(column(draw_rows), info.draw),
+    )
 
 
-def _batch(phase: Phase, data: Data | Stack, step: jax.Array, key: jax.Array) -> Any:
+def _place(phase: Phase, data: Data | Stack, step: jax.Array, key: jax.Array) -> Any:
     if phase.full_batch and isinstance(data, Data):
+        return None
+    return data.place(step, phase.plan.batch_size, phase.plan.batches, key)
+
+
+def _batch(phase: Phase, data: Data | Stack, place: Any) -> Batch:
+    if place is None:
+        assert isinstance(data, Data)
         return data.everything()
-    return data.batch(step, phase.plan.batch_size, phase.plan.batches, key)
+    return data.batch(place)
+
+
+def _put(buffers: Any, values: Any, at: jax.Array) -> Any:
+    return jax.tree.map(lambda b, v: b.at[at].set(v, mode="drop"), buffers, values)
 
 
 # State and buffers are donated: they are written in place. Everything else comes first.
 @eqx.filter_jit(donate="all-except-first")
-def run_chunk(fixed: tuple[Any, ...], state: Any, terms: Any, draws: Any) -> Chunk:
-    """Steps ``start … stop−1`` of a phase, fewer when it is done or a term is not finite.
+def run_chunk(fixed: tuple[Any, ...], state: Any, buffers: Buffers) -> Chunk:
+    """Steps ``start … stop−1`` of a phase, fewer when it is done.
 
     The number of steps is an argument, not a constant: one compilation serves every chunk.
     Nothing is kept of the state before a step: choosing between the two would double the memory
@@ -76,42 +103,66 @@ def run_chunk(fixed: tuple[Any, ...], state: Any, terms: Any, draws: Any) -> Chu
     """
     phase, data, key, start, stop, thin, block = fixed
     order_key, step_key = jax.random.split(key)
-    draw_rows = len(jax.tree.leaves(draws)[0]) if draws is not None else 0
+    draw_rows = len(jax.tree.leaves(buffers.draws)[0]) if buffers.draws is not None else 0
 
-    def step(carry: Any, _: Any) -> tuple[Any, None]:
-        state, terms, draws, t, bad, _done = carry
-        state, info = phase.step(
-            state, _batch(phase, data, t, order_key), jax.random.fold_in(step_key, t)
-        )
-        sound = jax.tree.reduce(
-            jnp.logical_and, jax.tree.map(lambda a: jnp.all(jnp.isfinite(a)), info.terms)
-        )
-        put = lambda buffer, value, at: buffer.at[at].set(value, mode="drop")  # noqa: E731
-        terms = jax.tree.map(lambda b, v: put(b, v, t - start), terms, info.terms)
+    def inputs(t: jax.Array) -> Any:
+        return t, _place(phase, data, t, order_key), jax.random.fold_in(step_key, t)
+
+    def report(state: Any, reports: Any, t: jax.Array) -> Any:
+        row = t // PERIOD - (start + PERIOD - 1) // PERIOD
+        return _put(reports, phase.report(state, jax.random.fold_in(step_key, t)), row)
+
+    def step(carry: Any, given: Any) -> tuple[Any, None]:
+        (state, (terms, reports, draws)), (t, place, key) = carry, given
+        state, info = phase.step(state, _batch(phase, data, place), key)
+        terms = _put(terms, info.terms, t - start)
         if draws is not None:
-            kept = sound & ((t + 1) % thin == 0)
-            at = jnp.where(kept, (t + 1) // thin - 1 - start // thin, draw_rows)
-            draws = jax.tree.map(lambda b, v: put(b, v, at), draws, info.draw)
-        bad = jnp.where((bad < 0) & ~sound, t, bad)
-        return (state, terms, draws, t + 1, bad, phase.done(state)), None
+            at = jnp.where((t + 1) % thin == 0, (t + 1) // thin - 1 - start // thin, draw_rows)
+            draws = _put(draws, info.draw, at)
+        return (state, Buffers(terms, reports, draws)), None
 
-    def goes_on(carry: Any, ahead: int) -> jax.Array:
-        return (carry[3] + ahead <= stop) & (carry[4] < 0) & ~carry[5]
+    def one(carry: Any) -> Any:
+        state, (terms, reports, draws), t = carry
+        if reports:
+            reports = jax.lax.cond(
+                t % PERIOD == 0, lambda: report(state, reports, t), lambda: reports
+            )
+        (state, buffers), _ = step((state, Buffers(terms, reports, draws)), inputs(t))
+        return state, buffers, t + 1
 
-    carry = (state, terms, draws, start, jnp.full((), -1, jnp.int32), jnp.zeros((), bool))
+    def many(carry: Any) -> Any:
+        # what does not depend on the state is computed for all steps at once: fewer, larger kernels
+        state, (terms, reports, draws), t = carry
+        reports = report(state, reports, t) if reports else reports
+        given = jax.vmap(inputs)(t + jnp.arange(block, dtype=jnp.int32))
+        (state, buffers), _ = jax.lax.scan(step, (state, Buffers(terms, reports, draws)), given)
+        return state, buffers, t + block
+
+    carry = (state, buffers, start)
     if block > 1:
         # a device that must ask the host whether to go on is asked once a block
         carry = jax.lax.while_loop(
-            lambda c: goes_on(c, block),
-            lambda c: jax.lax.scan(step, c, None, length=block)[0],
-            carry,
+            lambda c: (c[2] % PERIOD == 0) & (c[2] + block <= stop) & ~phase.done(c[0]), many, carry
         )
-    state, terms, draws, t, bad, done = jax.lax.while_loop(
-        lambda c: goes_on(c, 1), lambda c: step(c, None)[0], carry
+    state, buffers, t = jax.lax.while_loop(
+        lambda c: (c[2] < stop) & ((c[2] == start) | ~phase.done(c[0])), one, carry
     )
-    return Chunk(state, terms, draws, jnp.where(bad < 0, t, bad) - start, bad < 0, done)
+    return Chunk(state, buffers, t - start, phase.done(state))
 
 
 def block_length(phase: Phase) -> int:
     """Steps between two looks at the loop's condition: free on a CPU, a wait on a GPU."""
-    return 1 if jax.default_backend() == "cpu" or phase.full_batch else 32
+    return 1 if jax.default_backend() == "cpu" or phase.full_batch else PERIOD
+
+
+def history(
+    buffers: Buffers, start: int, taken: int, last: dict[str, float]
+) -> dict[str, np.ndarray]:
+    """The terms of a chunk's steps, a row each; reports hold until the next (at first, ``last``)."""
+    rows = {name: np.asarray(values)[:taken] for name, values in buffers.terms.items()}
+    at = np.arange(start, start + taken) // PERIOD - (start + PERIOD - 1) // PERIOD
+    for name, values in buffers.reports.items():
+        found = np.asarray(values)
+        rows[name] = np.where(at < 0, last.get(name, np.nan), found[np.maximum(at, 0)])
+        rows[name] = rows[name].astype(found.dtype)
+    return rows

@@ -140,7 +140,7 @@ class Run:
     def _draw_template(self, phase: int) -> Any:
         window = self._window(0, 1)
         state = self._template(phase)
-        return loop.abstract_info(self.phases[phase], state, window, self.key).draw
+        return loop.abstract_info(self.phases[phase], state, window, self.key)[0].draw
 
     # -- the loop
 
@@ -176,9 +176,9 @@ class Run:
             return True
         # what is donated must belong to nobody else
         at.state = jax.tree.map(lambda a: jnp.array(a, copy=True), at.state)
-        info = self._reported(phase, key)
-        rows, draw_rows = loop.capacity(info, self.thin)
-        buffers = loop.make_buffers(info, rows, draw_rows)
+        told = self._told(phase, key)
+        rows, draw_rows = loop.capacity(told[0], self.thin)
+        buffers = loop.make_buffers(told, rows, draw_rows)
         looks = self._looks(total)
         # the very first state can be made again; any other is kept on the host
         fresh = at.phase == 0 and at.step == 0
@@ -189,17 +189,18 @@ class Run:
             stop = min(at.step + min(length, rows), look, total)
             if draw_rows:
                 stop = min(stop, (at.step // self.thin + draw_rows) * self.thin)
+            if length > loop.PERIOD and stop not in (look, total):
+                stop -= stop % loop.PERIOD  # whole blocks, for a device that runs in blocks
             began = time.monotonic()
             chunk = self._chunk(phase, key, at.step, stop, buffers)
-            buffers = chunk.terms, chunk.draws
-            taken, finite, done = int(chunk.taken), bool(chunk.finite), bool(chunk.done)
+            buffers, at.state = chunk.buffers, chunk.state
+            taken, done = int(chunk.taken), bool(chunk.done)
             seconds = time.monotonic() - began
-            terms = {k: np.asarray(v)[: taken + (not finite)] for k, v in chunk.terms.items()}
-            at.state, before = chunk.state, at.step
-            at.step += taken
-            if not finite:
-                self._not_finite(phase, key, terms, safe, buffers)
-            self._collect(prefix, terms, chunk.draws, before)
+            terms, sound = self._terms(chunk, prefix)
+            before, at.step = at.step, at.step + sound
+            if sound < taken:
+                self._not_finite(phase, key, prefix, terms, safe, buffers)
+            self._collect(prefix, terms, buffers.draws, before)
             if at.step in looks:
                 self._look(phase, prefix)
             at.stopped = at.stopped or done
@@ -225,7 +226,7 @@ class Run:
         return True
 
     def _chunk(
-        self, phase: Phase, key: jax.Array, start: int, stop: int, buffers: tuple[Any, Any]
+        self, phase: Phase, key: jax.Array, start: int, stop: int, buffers: loop.Buffers
     ) -> loop.Chunk:
         window = self._window(start, stop)
         if self.ready.stream is not None:
@@ -235,7 +236,7 @@ class Run:
             self.thin, loop.block_length(phase),
         )  # fmt: skip
         with self._explain(phase):
-            chunk = loop.run_chunk(fixed, self.at.state, *buffers)
+            chunk = loop.run_chunk(fixed, self.at.state, buffers)
             chunk.taken.block_until_ready()
         return chunk
 
@@ -248,17 +249,31 @@ class Run:
         stop = min(stop, start + STREAM_BATCHES)
         return stream.window(start, stop, STREAM_BATCHES, self.ready.plan.targets.inner, dtype)
 
-    def _reported(self, phase: Phase, key: jax.Array) -> Any:
-        """What a step will report, by shape; draws that cannot be held are refused here."""
+    def _terms(self, chunk: loop.Chunk, prefix: str) -> tuple[dict[str, np.ndarray], int]:
+        """The history of a chunk up to the first row that is not finite, and how many are."""
+        at, taken = self.at, int(chunk.taken)
+        last = {
+            name: at.history[prefix + name][-1][-1]
+            for name in chunk.buffers.reports
+            if prefix + name in at.history
+        }
+        terms = loop.history(chunk.buffers, at.step, taken, last)
+        bad = np.flatnonzero(~np.all([np.isfinite(column) for column in terms.values()], axis=0))
+        sound = int(bad[0]) if len(bad) else taken
+        return {name: column[: sound + 1] for name, column in terms.items()}, sound
+
+    def _told(self, phase: Phase, key: jax.Array) -> Any:
+        """What a step will tell, by shape; draws that cannot be held are refused here."""
         window = self._window(self.at.step, self.at.step + 1)
-        info = loop.abstract_info(phase, self.at.state, window, key)
-        if info.draw is not None:
+        told = loop.abstract_info(phase, self.at.state, window, key)
+        draw = told[0].draw
+        if draw is not None:
             kept = phase.length() // self.thin
-            chains = jax.tree.leaves(info.draw)[0].shape[0]
+            chains = jax.tree.leaves(draw)[0].shape[0]
             refuse_beyond_memory(
-                f"keeping {kept} draws of {chains} chains", kept * tree_bytes(info.draw)
+                f"keeping {kept} draws of {chains} chains", kept * tree_bytes(draw)
             )
-        return info
+        return told
 
     def _collect(self, prefix: str, terms: Any, draws: Draw | None, before: int) -> None:
         at = self.at
@@ -311,12 +326,12 @@ class Run:
     # -- endings
 
     def _not_finite(
-        self, phase: Phase, key: jax.Array, terms: Any, safe: Any, buffers: Any
+        self, phase: Phase, key: jax.Array, prefix: str, terms: Any, safe: Any, buffers: Any
     ) -> None:
         """Go back to the last finite state, by the same steps again, and say what happened."""
         at = self.at
         bad = next(name for name, values in terms.items() if not np.isfinite(values[-1]))
-        at.record({name: values[:-1] for name, values in terms.items()})
+        at.record({prefix + name: values[:-1] for name, values in terms.items()})
         step = at.step + 1
         why = None
         # the objective fails a step after the gradient did, when only that was not finite
@@ -343,14 +358,12 @@ class Run:
             at.state, at.step = self._first_state(phase), 0
         else:
             at.state, at.step = jax.device_put(safe[0]), safe[1]
-        rows = len(jax.tree.leaves(buffers)[0])
+        rows = len(jax.tree.leaves(buffers.terms)[0])
         at.state = jax.tree.map(lambda a: jnp.array(a, copy=True), at.state)
         while at.step < stop:
             chunk = self._chunk(phase, key, at.step, min(at.step + rows, stop), buffers)
-            at.state, buffers = chunk.state, (chunk.terms, chunk.draws)
+            at.state, buffers = chunk.state, chunk.buffers
             at.step += int(chunk.taken)
-            if not chunk.finite:  # not the same steps after all: a device that sums in any order
-                break
         return buffers
 
     def _first_state(self, phase: Phase) -> Any:

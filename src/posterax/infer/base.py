@@ -74,6 +74,14 @@ class Phase(eqx.Module):
         """One step."""
         raise NotImplementedError
 
+    def report(self, state: Any, key: jax.Array) -> dict[str, jax.Array]:
+        """Terms of the history that cost a pass of their own over the weights.
+
+        They are computed before every sixteenth step only (``key`` is that step's) and stay the
+        same in the history until the next.
+        """
+        return {}
+
     def done(self, state: Any) -> jax.Array:
         """Whether to stop before ``length`` steps."""
         return jnp.zeros((), bool)

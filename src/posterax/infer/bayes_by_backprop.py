@@ -19,6 +19,7 @@ import optax
 
 from .._checks import whole
 from .._noise import noise_key, standard_normal_like
+from .._special import inverse_softplus, softplus
 from ..data import Batch, Data
 from ..model import Model, Parameters
 from ..posteriors import MeanFieldGaussian, Posterior
@@ -38,7 +39,6 @@ from .base import (
 )
 
 _HALF_LOG_2PI = float(0.5 * np.log(2 * np.pi))
-KL_EVERY = 16  # steps between two values of the KL for the history
 
 
 def minibatch_weight(weighting: str | Callable[..., Any], i: Any, batches: Any) -> jax.Array:
@@ -60,19 +60,17 @@ def minibatch_weight(weighting: str | Callable[..., Any], i: Any, batches: Any) 
     return jnp.exp2(-i) / (1 - jnp.exp2(-m))
 
 
-def inverse_softplus(sigma: jax.Array) -> jax.Array:
-    """ρ with softplus(ρ) = σ."""
-    return sigma + jnp.log(-jnp.expm1(-sigma))
+def _dtype(params: Parameters) -> Any:
+    return jax.tree.leaves(params)[0].dtype
 
 
 class VariationalState(NamedTuple):
-    """Means, raw deviations, the network's and the optimiser's state, the KL, and the step."""
+    """Means, raw deviations, the network's and the optimiser's state, and the step."""
 
     mu: Parameters
     rho: Parameters
     state: Any
     optimizer: Any
-    kl: jax.Array  # as last computed
     step: jax.Array
 
 
@@ -101,8 +99,7 @@ class VariationalPhase(Phase):
             )
         rho = jax.tree.map(fresh, mu) if rho is None else rho
         optimizer = self._optimizer().init({"mu": mu, "rho": rho})
-        kl = jnp.zeros((), jax.tree.leaves(mu)[0].dtype)
-        return VariationalState(mu, rho, previous.state, optimizer, kl, jnp.zeros((), jnp.int32))
+        return VariationalState(mu, rho, previous.state, optimizer, jnp.zeros((), jnp.int32))
 
     def step(
         self, state: VariationalState, batch: Batch, key: jax.Array
@@ -112,10 +109,9 @@ class VariationalPhase(Phase):
         warm = jnp.minimum(1.0, (state.step + 1) / jnp.maximum(self.warmup * m, 1))
         scales = m / n, self.temperature * warm * m / n * share
         # numbers of the plan may be wider than the weights
-        scales = jax.tree.map(lambda a: a.astype(state.kl.dtype), scales)
+        scales = jax.tree.map(lambda a: a.astype(_dtype(state.mu)), scales)
 
-        samples = self.method.samples
-        keys = jax.random.split(key, samples) if samples > 1 else key[None]
+        samples, keys = self.method.samples, self._sample_keys(key)
         signs = jnp.ones(samples)
         if self.method.antithetic:
             keys, signs = keys[jnp.arange(samples) // 2], signs.at[1::2].set(-1)
@@ -132,9 +128,16 @@ class VariationalPhase(Phase):
         updates, optimizer = self._optimizer().update(grads, state.optimizer, seen)
         mu = optax.apply_updates(state.mu, updates["mu"])
         rho = optax.apply_updates(state.rho, updates["rho"])
-        kl = self._reported_kl(state, keys[0])
-        new = VariationalState(mu, rho, network_state, optimizer, kl, state.step + 1)
-        return new, Info({"nll": mean_nll(nll, batch), "kl": kl / n})
+        new = VariationalState(mu, rho, network_state, optimizer, state.step + 1)
+        return new, Info({"nll": mean_nll(nll, batch)})
+
+    def report(self, state: VariationalState, key: jax.Array) -> dict[str, jax.Array]:
+        w = self._draw_weights(state, self._sample_keys(key)[0], jnp.ones(()))[0]
+        return {"kl": self.kl(state, w) / self.plan.total.astype(_dtype(w))}
+
+    def _sample_keys(self, key: jax.Array) -> jax.Array:
+        samples = self.method.samples
+        return jax.random.split(key, samples) if samples > 1 else key[None]
 
     def _mean_gradient(
         self, state: VariationalState, batch: Batch, keys: jax.Array, signs: jax.Array, scales: Any
@@ -147,7 +150,7 @@ class VariationalPhase(Phase):
             return jax.tree.map(jnp.add, sums, (grads, nll)), network_state
 
         zeros = jax.tree.map(jnp.zeros_like, {"mu": state.mu, "rho": state.rho})
-        sums, states = jax.lax.scan(one, (zeros, jnp.zeros_like(state.kl)), (keys, signs))
+        sums, states = jax.lax.scan(one, (zeros, jnp.zeros((), _dtype(state.mu))), (keys, signs))
         grads, nll = jax.tree.map(lambda a: a / len(keys), sums)
         # running averages of a network with state: the mean over the samples' own
         network_state = jax.tree.map(
@@ -185,7 +188,7 @@ class VariationalPhase(Phase):
         weight_key, network_key = noise_key(key), jax.random.fold_in(key, 1)
         noise = standard_normal_like(weight_key, state.mu)
         w = jax.tree.map(
-            lambda m, r, e: m + jax.nn.softplus(r) * (sign.astype(e.dtype) * e),
+            lambda m, r, e: m + softplus(r) * (sign.astype(e.dtype) * e),
             state.mu, state.rho, noise,
         )  # fmt: skip
         return w, weight_key, network_key
@@ -204,7 +207,7 @@ class VariationalPhase(Phase):
         """
 
         def leaf(prior: Prior, mu: jax.Array, rho: jax.Array, w: jax.Array, g: jax.Array) -> Any:
-            sigma, slope = jax.nn.softplus(rho), jax.nn.sigmoid(rho)
+            sigma, slope = softplus(rho), jax.nn.sigmoid(rho)
             noise = (w - mu) / sigma
             if self._closed_kl(prior, mu, sigma) is None:
                 f = g - kl_scale * jax.grad(lambda w: jnp.sum(prior.log_prob(w)))(w)
@@ -219,18 +222,11 @@ class VariationalPhase(Phase):
         mu, rho = jax.tree.transpose(tree, jax.tree.structure((0, 0)), pairs)
         return {"mu": mu, "rho": rho}
 
-    def _reported_kl(self, state: VariationalState, key: jax.Array) -> jax.Array:
-        """The KL for the history: a pass of its own over all weights, so not at every step."""
-        value = lambda: self.kl(state, self._draw_weights(state, key, jnp.ones(()))[0])  # noqa: E731
-        if jax.default_backend() != "cpu":  # cheaper to compute than to decide
-            return value()
-        return jax.lax.cond(state.step % KL_EVERY == 0, value, lambda: state.kl)
-
     def kl(self, state: VariationalState, w: Parameters) -> jax.Array:
         """KL(q ‖ p): closed form where there is one, else log q(w) − log p(w) at the sample."""
 
         def leaf(prior: Prior, mu: jax.Array, rho: jax.Array, w: jax.Array) -> jax.Array:
-            sigma = jax.nn.softplus(rho)
+            sigma = softplus(rho)
             closed = self._closed_kl(prior, mu, sigma)
             if closed is not None:
                 return jnp.sum(closed)
@@ -253,7 +249,7 @@ class VariationalPhase(Phase):
     ) -> tuple[jax.Array, Any]:
         from .estimators import forward
 
-        sigma = jax.tree.map(jax.nn.softplus, rho)
+        sigma = jax.tree.map(softplus, rho)
         outputs, network_state, params = forward(
             self.model, self.method.estimator, mu, sigma, network_state, batch.x, noise, sign, key
         )
@@ -266,7 +262,7 @@ class VariationalPhase(Phase):
                 "likelihood (nll): lower the learning rate, standardise x and y, or start with a "
                 "smaller initial_rho"
             )
-        sigma = [jax.nn.softplus(r) for r in jax.tree.leaves(state.rho)]
+        sigma = [softplus(r) for r in jax.tree.leaves(state.rho)]
         if not all(bool(jnp.all(jnp.isfinite(jnp.log(s)))) for s in sigma):
             return "entropy (kl): a deviation reached 0 or infinity; lower the learning rate"
         return (

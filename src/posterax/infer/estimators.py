@@ -23,6 +23,7 @@ import quax
 from jax import lax
 from jaxtyping import ArrayLike
 
+from .._noise import standard_normal
 from ..model import Model, Parameters
 from .reuse import single_use
 
@@ -51,7 +52,7 @@ class GaussianArray(quax.ArrayValue):
 
 
 def _normal(w: GaussianArray, like: jax.Array) -> jax.Array:
-    return w.sign.astype(like.dtype) * jax.random.normal(w.key, like.shape, like.dtype)
+    return w.sign.astype(like.dtype) * standard_normal(w.key, like.shape, like.dtype)
 
 
 def _product(w: GaussianArray, x: Any, multiply: Any) -> jax.Array:
@@ -63,7 +64,7 @@ def _product(w: GaussianArray, x: Any, multiply: Any) -> jax.Array:
         std = jnp.where(positive, jnp.sqrt(jnp.where(positive, variance, 1)), 0)
         return mean + std * _normal(w, mean)
     noise, signs_in, signs_out = jax.random.split(w.key, 3)
-    shared = w.sign.astype(x.dtype) * w.std * jax.random.normal(noise, w.std.shape, w.std.dtype)
+    shared = w.sign.astype(x.dtype) * w.std * standard_normal(noise, w.std.shape, w.std.dtype)
     into = jax.random.rademacher(signs_in, x.shape, x.dtype)
     out = jax.random.rademacher(signs_out, mean.shape, mean.dtype)
     return mean + out * multiply(shared, x * into)

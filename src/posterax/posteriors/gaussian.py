@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from .._noise import standard_normal_like
+from .._special import softplus
 from ..model import Parameters
 from ..predictive import Particles
 from .base import Posterior
@@ -29,7 +30,7 @@ class MeanFieldGaussian(Posterior):
 
     def sigma(self) -> Parameters:
         """Standard deviations."""
-        return jax.tree.map(jax.nn.softplus, self.rho)
+        return jax.tree.map(softplus, self.rho)
 
     def moments(self) -> tuple[Parameters, Parameters]:
         return self.mu, self.sigma()
