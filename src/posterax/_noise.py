@@ -112,8 +112,7 @@ def standard_normal_like(key: jax.Array, tree: Any) -> Any:
     """Independent N(0, 1) noise in the shape of a tree, a stream of its own for every leaf."""
     key = noise_key(key)
     leaves, treedef = jax.tree.flatten(tree)
-    noise = [
-        standard_normal(jax.random.fold_in(key, i), leaf.shape, leaf.dtype)
-        for i, leaf in enumerate(leaves)
-    ]
+    # all keys at once: on a GPU every number computed apart is a kernel of its own
+    keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(len(leaves)))
+    noise = [standard_normal(keys[i], leaf.shape, leaf.dtype) for i, leaf in enumerate(leaves)]
     return jax.tree.unflatten(treedef, noise)

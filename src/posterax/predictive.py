@@ -24,6 +24,7 @@ from ._memory import explain_out_of_memory
 from ._reductions import Particles
 from .data import as_array, check_finite
 from .model import Model
+from .networks.footprint import footprint
 
 
 class Targets(NamedTuple):
@@ -211,10 +212,10 @@ class Predictive:
     ) -> list[Any]:
         """Run ``reduce`` over blocks of inputs, padded to shared sizes; ``width`` draws wide."""
         n = len(self)
-        shape = self._model.network.output_shape(
-            jax.tree.map(lambda a: jax.ShapeDtypeStruct((1, *a.shape[1:]), a.dtype), self._inputs())
-        )
-        per_input = 4 * max(self.samples, width) * max(int(np.prod(shape[1:])), 1) * 3
+        one = jax.tree.map(lambda a: jax.ShapeDtypeStruct((1, *a.shape[1:]), a.dtype), self._x)
+        shape, widest = footprint(self._model.network, self._model.likelihood.split(one)[0])
+        # outputs of all samples, as they are and on the way to a result; and two layers
+        per_input = 12 * max(self.samples, width) * max(int(np.prod(shape[1:])), 1) + 2 * widest
         most = max(1, self._block_bytes // per_input)
         size = bucket(-(-n // -(-n // most)))
         parts = []
@@ -234,13 +235,10 @@ class Predictive:
                 parts.append([np.asarray(a)[:got] for a in reduced])
         return [np.concatenate(columns) for columns in zip(*parts, strict=True)]
 
-    def _inputs(self) -> Any:
-        return self._model.likelihood.split(self._x)[0]
-
 
 def default_block_bytes() -> int:
     """Working memory of one block: what a cache likes on a CPU, a launch's worth on a GPU."""
-    return 2**26 if jax.default_backend() == "cpu" else 2**30
+    return 2**25 if jax.default_backend() == "cpu" else 2**30
 
 
 def bucket(n: int) -> int:

@@ -135,17 +135,21 @@ class ScaleMixture(Prior):
     pi: Any
     sigma1: Any
     sigma2: Any
+    _ratios: Any = eqx.field(repr=False)
 
     def __init__(self, pi: Any = 0.5, sigma1: Any = 1.0, sigma2: Any = 0.0025):
         self.pi = _number("pi", pi)
         if not np.all((self.pi > 0) & (self.pi < 1)):
             raise ValueError(f"pi must lie strictly between 0 and 1, got {pi!r}")
         self.sigma1, self.sigma2 = _positive("sigma1", sigma1), _positive("sigma2", sigma2)
+        odds = (1 - self.pi) * self.sigma1 / (self.pi * self.sigma2)
+        narrow, wide = 1 / np.square(self.sigma2), 1 / np.square(self.sigma1)
+        # what the derivative needs, so that no step divides numbers that never change
+        self._ratios = (odds, narrow, wide - narrow)
 
     def log_prob(self, w: jax.Array) -> jax.Array:
-        return _log_mixture(
-            w, *(jnp.asarray(v, w.dtype) for v in (self.pi, self.sigma1, self.sigma2))
-        )
+        numbers = (self.pi, self.sigma1, self.sigma2, self._ratios)
+        return _log_mixture(w, *jax.tree.map(lambda v: jnp.asarray(v, w.dtype), numbers))
 
     def sample(self, key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
         pick, noise = jax.random.split(key)
@@ -155,28 +159,23 @@ class ScaleMixture(Prior):
 
 
 @jax.custom_jvp
-def _log_mixture(w: jax.Array, pi: jax.Array, s1: jax.Array, s2: jax.Array) -> jax.Array:
-    first, second = _log_components(w, pi, s1, s2)
-    return jnp.logaddexp(first, second) - 0.5 * _LOG_2PI
-
-
-def _log_components(w: jax.Array, pi: Any, s1: Any, s2: Any) -> tuple[jax.Array, jax.Array]:
+def _log_mixture(w: jax.Array, pi: jax.Array, s1: jax.Array, s2: jax.Array, ratios: Any) -> Any:
     first = jnp.log(pi) - jnp.log(s1) - 0.5 * jnp.square(w / s1)
     second = jnp.log1p(-pi) - jnp.log(s2) - 0.5 * jnp.square(w / s2)
-    return first, second
+    return jnp.logaddexp(first, second) - 0.5 * _LOG_2PI
 
 
 @_log_mixture.defjvp
 def _(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
-    """The derivative with one exponential: −w (r/σ₁² + (1−r)/σ₂²), r the share of the first.
+    """The derivative with one exponential: −w (1/σ₂² + r (1/σ₁² − 1/σ₂²)), r the share of the first.
 
-    It is most of what a variational step computes for this prior, without the logarithm.
+    It is most of what a variational step computes for this prior, without the logarithm; beyond
+    the exponential's range r is 0 or 1, as it should be.
     """
-    w, pi, s1, s2 = primals
-    first, second = _log_components(w, pi, s1, s2)
-    share = jax.nn.sigmoid(first - second)
-    slope = -w * (share / jnp.square(s1) + (1 - share) / jnp.square(s2))
-    return _log_mixture(w, pi, s1, s2), slope * tangents[0]
+    w, ratios = primals[0], primals[-1]
+    odds, narrow, apart = ratios
+    share = 1 / (1 + odds * jnp.exp(0.5 * apart * jnp.square(w)))
+    return _log_mixture(*primals), -w * (narrow + share * apart) * tangents[0]
 
 
 class Laplace(Prior):

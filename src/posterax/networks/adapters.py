@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._tree import is_key, named_leaves
+from .footprint import footprint
 
 
 class Network(eqx.Module):
@@ -60,13 +61,7 @@ class Network(eqx.Module):
 
     def output_shape(self, x: Any) -> tuple[int, ...]:
         """The shape of the outputs for a batch like ``x``, without computing them."""
-        outputs, _ = jax.eval_shape(
-            lambda p, s, x: self.apply(p, s, x, jax.random.key(0), False),
-            self.params, self.state, x,
-        )  # fmt: skip
-        if not hasattr(outputs, "shape"):
-            raise TypeError(f"network must return one array, got {type(outputs).__name__}")
-        return tuple(outputs.shape)
+        return footprint(self, x).output
 
 
 def _accepts(function: Callable[..., Any], name: str) -> bool:

@@ -116,7 +116,7 @@ class Posterior(eqx.Module):
             x: inputs, in the form of the training inputs.
             samples: posterior draws to average over (default: 100, or all stored draws).
             key: an int or a JAX key; the same key gives the same predictions.
-            block_bytes: bound on the working memory of one block of inputs (default: 64 MiB, or
+            block_bytes: bound on the working memory of one block of inputs (default: 32 MiB, or
                 1 GiB on an accelerator).
         """
         x = as_inputs(x)

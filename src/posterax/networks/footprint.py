@@ -1,0 +1,77 @@
+"""How large a network's outputs and intermediate values are: traced, not computed."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+
+_KNOWN: dict[Any, "Footprint"] = {}
+
+
+class Footprint(NamedTuple):
+    """The shape of the outputs, and the bytes per example of the largest value on the way."""
+
+    output: tuple[int, ...]
+    widest: int
+
+
+def footprint(network: Any, x: Any) -> Footprint:
+    """The footprint of a forward pass over a batch like ``x``; remembered by shapes.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import posterax as px
+        >>> from posterax.networks.footprint import footprint
+        >>> model = px.Model(
+        ...     px.networks.MLP(3, 1, (50, 20), key=0), likelihood=px.likelihoods.Gaussian(0.1)
+        ... )
+        >>> footprint(model.network, jnp.ones((7, 3)))
+        Footprint(output=(7, 1), widest=200)
+    """
+    leaves, treedef = jax.tree.flatten((network, x))
+    key = (treedef, tuple((a.shape, a.dtype) if hasattr(a, "shape") else a for a in leaves))
+    try:
+        if key in _KNOWN:
+            return _KNOWN[key]
+    except TypeError:  # something in the network cannot be hashed
+        return _trace(network, x)
+    if len(_KNOWN) > 1000:
+        _KNOWN.clear()
+    return _KNOWN.setdefault(key, _trace(network, x))
+
+
+def _trace(network: Any, x: Any) -> Footprint:
+    output, sizes = _sizes(network, x)
+    rows = jax.tree.leaves(x)[0].shape[0]
+    more = jax.tree.map(lambda a: jax.ShapeDtypeStruct((rows + 1, *a.shape[1:]), a.dtype), x)
+    # weights are values too; what grows with the batch is an activation
+    grown = _sizes(network, more)[1]
+    widest = max((b - a for a, b in zip(sizes, grown, strict=False)), default=0)
+    return Footprint(output, max(widest, 0))
+
+
+def _sizes(network: Any, x: Any) -> tuple[tuple[int, ...], list[int]]:
+    """The shape of the outputs, and the bytes of every value of the traced program."""
+    arrays, rest = eqx.partition((network.params, network.state), eqx.is_array)
+
+    def forward(arrays: Any, x: Any) -> Any:
+        params, state = eqx.combine(arrays, rest)
+        return network.apply(params, state, x, jax.random.key(0), False)[0]
+
+    program, outputs = jax.make_jaxpr(forward, return_shape=True)(arrays, x)
+    if not hasattr(outputs, "shape"):
+        raise TypeError(f"network must return one array, got {type(outputs).__name__}")
+    return tuple(outputs.shape), list(_values(program.jaxpr))
+
+
+def _values(jaxpr: Any) -> Any:
+    for equation in jaxpr.eqns:
+        for inner in jax.tree.leaves(
+            list(equation.params.values()), is_leaf=lambda p: hasattr(p, "eqns")
+        ):
+            if hasattr(inner, "eqns"):
+                yield from _values(getattr(inner, "jaxpr", inner))
+        for out in equation.outvars:
+            if jax.dtypes.issubdtype(out.aval.dtype, jax.dtypes.prng_key):
+                continue
+            yield out.aval.size * out.aval.dtype.itemsize
