@@ -9,7 +9,7 @@ One model, one ``fit``, one ``Predictive``, whatever the method:
 """
 
 # isort: off
-from . import _xla  # first: nothing may compile before it
+from . import _xla as _xla  # first: nothing may compile before it
 
 # isort: on
 from . import callbacks, data, likelihoods, metrics, networks, plot, priors

@@ -158,7 +158,7 @@ def block_length(phase: Phase) -> int:
 def history(
     buffers: Buffers, start: int, taken: int, last: dict[str, float]
 ) -> dict[str, np.ndarray]:
-    """The terms of a chunk's steps, a row each; reports hold until the next (at first, ``last``)."""
+    """The terms of a chunk, a row for each step; reports hold until the next (first: ``last``)."""
     rows = {name: np.asarray(values)[:taken] for name, values in buffers.terms.items()}
     at = np.arange(start, start + taken) // PERIOD - (start + PERIOD - 1) // PERIOD
     for name, values in buffers.reports.items():

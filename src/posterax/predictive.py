@@ -232,7 +232,7 @@ class Predictive:
                     reduce, self._source, block, y_block,
                     self._particles, jax.random.fold_in(self._key, start), extra,
                 )  # fmt: skip
-                parts.append([np.asarray(a)[:got] for a in reduced])
+                parts.append([a[:got] for a in jax.device_get(reduced)])
         return [np.concatenate(columns) for columns in zip(*parts, strict=True)]
 
 

@@ -167,7 +167,7 @@ def _log_mixture(w: jax.Array, pi: jax.Array, s1: jax.Array, s2: jax.Array, rati
 
 @_log_mixture.defjvp
 def _(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
-    """The derivative with one exponential: −w (1/σ₂² + r (1/σ₁² − 1/σ₂²)), r the share of the first.
+    """The derivative with one exponential: −w (1/σ₂² + r (1/σ₁² − 1/σ₂²)), r the first one's share.
 
     It is most of what a variational step computes for this prior, without the logarithm; beyond
     the exponential's range r is 0 or 1, as it should be.

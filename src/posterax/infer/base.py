@@ -17,6 +17,7 @@ from ..data import Batch, Data
 from ..model import Model, Parameters
 from ..posteriors import Posterior
 from ..predictive import Targets
+from .adam import adam
 
 
 class Plan(eqx.Module):
@@ -143,7 +144,7 @@ def make_optimizer(
         done = jnp.minimum(step / jnp.maximum(plan.steps, 1), 1.0)
         return learning_rate * 0.5 * (1 + jnp.cos(jnp.pi * done))
 
-    return optax.chain(optax.scale_by_adam(), optax.scale_by_learning_rate(rate))
+    return adam(rate)
 
 
 def check_optimizer(optimizer: Any, learning_rate: Any, schedule: str) -> None:

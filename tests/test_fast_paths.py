@@ -1,0 +1,113 @@
+"""What makes a step fast changes no result: each fast path beside the plain one, on one noise."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+import posterax as px
+from posterax import loop
+from posterax._noise import noise_key, standard_normal_like
+from posterax.infer.base import batch_nll
+from posterax.prepare import make_start, prepare
+
+PRIORS = {
+    "gaussian": px.priors.Gaussian(0.7),
+    "mixture": px.priors.ScaleMixture(0.4, 1.0, 0.05),
+    "laplace": px.priors.Laplace(0.3),
+    "cauchy": px.priors.as_prior(dist.Cauchy(0.0, 1.0)),
+}
+
+
+@pytest.fixture
+def setting(rng):
+    x = rng.normal(size=(300, 4)).astype(np.float32)
+    y = rng.integers(0, 3, 300)
+
+    def make(method, prior="mixture"):
+        model = px.Model(
+            px.networks.MLP(4, 3, (16, 16), key=0), PRIORS[prior], px.likelihoods.Categorical()
+        )
+        ready = prepare(model, (x, y), method, None, 64, 32)
+        (phase,) = method.phases(ready.model, ready.plan)
+        key = jax.random.key(5)
+        state = loop.start_phase(phase, make_start(None, ready.model), ready.data, key)
+        return phase, state, ready, key
+
+    return make
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+def test_shift_and_scale_is_the_derivative_of_the_objective(setting, prior):
+    """Closed-form gradients against automatic ones of the written-out objective."""
+    method = px.BayesByBackprop(initial_rho=-1.0)
+    phase, state, ready, key = setting(method, prior)
+    batch = ready.data.batch(ready.data.place(jnp.asarray(3), 32, ready.plan.batches, key))
+    noise = standard_normal_like(noise_key(key), state.mu)
+    scales = jnp.float32(0.7), jnp.float32(0.2)
+
+    def objective(mu, rho):
+        sigma = jax.tree.map(lambda r: jnp.log1p(jnp.exp(r)), rho)
+        w = jax.tree.map(lambda m, s, e: m + s * e, mu, sigma, noise)
+        nll = batch_nll(phase.model, w, state.state, batch, key)[0]
+        log_p = jax.tree.map(
+            lambda p, w: jnp.sum(p.log_prob(w)), phase.model.priors, w,
+            is_leaf=lambda n: isinstance(n, px.priors.Prior),
+        )  # fmt: skip
+        log_q = jax.tree.map(lambda m, s, w: jnp.sum(dist.Normal(m, s).log_prob(w)), mu, sigma, w)
+        kl = sum(jax.tree.leaves(log_q)) - sum(jax.tree.leaves(log_p))
+        if prior in ("gaussian", "laplace"):
+            kl = sum(
+                jnp.sum(PRIORS[prior].kl_from_gaussian(m, s))
+                for m, s in zip(jax.tree.leaves(mu), jax.tree.leaves(sigma), strict=True)
+            )
+        return scales[0] * nll + scales[1] * kl
+
+    plain = dict(zip(("mu", "rho"), jax.grad(objective, (0, 1))(state.mu, state.rho), strict=True))
+    fast = phase.gradient(state, batch, key, jnp.ones(()), scales)[0]
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-6), fast, plain)
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, 64), (5, 50), (16, 47)])
+def test_blocks_of_steps_are_steps(setting, start, stop):
+    """A GPU's blocks and a CPU's single steps: the same states, history and reports."""
+    phase, state, ready, key = setting(px.BayesByBackprop(learning_rate=0.01))
+    found = []
+    for block in (1, loop.PERIOD):
+        buffers = loop.make_buffers(loop.abstract_info(phase, state, ready.data, key), 128, 0)
+        fixed = (phase, ready.data, key, jnp.asarray(start), jnp.asarray(stop), 1, block)
+        copy = jax.tree.map(lambda a: jnp.array(a, copy=True), state)
+        chunk = loop.run_chunk(fixed, copy, buffers)
+        assert int(chunk.taken) == stop - start
+        rows = loop.history(chunk.buffers, start, stop - start, {"kl": 1.0})
+        found.append((chunk.state.mu, chunk.state.rho, rows))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), *found)
+
+
+def test_reports_hold_until_the_next(setting):
+    """In the history a report is that of the last multiple of the period, also over chunks."""
+    phase, _, ready, _ = setting(px.BayesByBackprop(learning_rate=0.01))
+    whole = px.fit(
+        px.Model(phase.model.network, PRIORS["mixture"], px.likelihoods.Categorical()),
+        (np.asarray(ready.data.x), np.asarray(ready.data.y)),
+        px.BayesByBackprop(learning_rate=0.01), steps=40, batch_size=32, key=1,
+    )  # fmt: skip
+    kl = whole.history["kl"]
+    assert len(kl) == 40
+    for block in (kl[:16], kl[16:32], kl[32:]):
+        assert len(np.unique(block)) == 1
+    assert len(np.unique(kl)) == 3
+
+
+def test_several_samples_at_once_predict_the_same(setting, monkeypatch):
+    """Groups of samples, blocks of inputs: the size of neither changes a prediction."""
+    phase, _, ready, _ = setting(px.BayesByBackprop())
+    x = np.asarray(ready.data.x)
+    posterior = px.fit(phase.model, (x, np.asarray(ready.data.y)), px.BayesByBackprop(), epochs=1)
+    one = posterior.predict(x, samples=12, key=0).mean
+    small = posterior.predict(x, samples=12, key=0, block_bytes=20_000).mean
+    np.testing.assert_allclose(one, small, rtol=1e-5, atol=1e-6)
+    single = [posterior.predict(x, samples=12, key=0).outputs()[i] for i in range(12)]
+    mean = np.mean([np.asarray(jax.nn.softmax(o)) for o in single], axis=0)
+    np.testing.assert_allclose(one, mean, rtol=1e-5, atol=1e-6)
