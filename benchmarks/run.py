@@ -22,6 +22,20 @@ ROOT = Path(__file__).parent.parent
 PEERS = ("bayesian-torch reparameterization", "bayesian-torch flipout", "torchbnn", "blitz", "pyro")
 LARGE, MIDDLE, SMALL = "784-1200-1200-10", "784-400-400-10", "1-100-100-1"
 STEPS = ("bayes gaussian", "bayes mixture", "bayes local", "bayes flipout")
+FIRST_FIT = """
+import time, numpy as np
+x = np.linspace(-1, 1, 200)[:, None].astype("float32")
+import jax
+jax.devices()
+began = time.perf_counter()
+import posterax as px
+imported = time.perf_counter()
+model = px.Model(
+    px.networks.MLP(1, 1, (50, 50), key=0), px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1)
+)
+px.fit(model, (x, x[:, 0] ** 2), px.BayesByBackprop(), epochs=10, key=0, progress=False)
+print(imported - began, time.perf_counter() - imported)
+"""
 
 
 class Worker:
@@ -30,9 +44,10 @@ class Worker:
     def __init__(self, module: str, python: str, device: str, peer: str = ""):
         settings = {"BENCH_DEVICE": device, "BENCH_PEER": peer, "PYTHONUNBUFFERED": "1"}
         threads = {"OMP_NUM_THREADS": str(THREADS), "MKL_NUM_THREADS": str(THREADS)}
+        self.command, self.environment = [python, "-m", module], os.environ | settings | threads
         self.process = subprocess.Popen(
-            [python, "-m", module], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, text=True, env=os.environ | settings | threads, cwd=ROOT,
+            self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, text=True, env=self.environment, cwd=ROOT,
         )  # fmt: skip
 
     def ask(self, task: str, network: str, times: int) -> dict[str, Any]:
@@ -46,6 +61,14 @@ class Worker:
             return json.loads(self.process.stdout.readline())
         except (BrokenPipeError, json.JSONDecodeError):
             return {"error": "the process ended"}
+
+    def versions(self) -> dict[str, str]:
+        """What it runs."""
+        said = subprocess.run(
+            [*self.command, "--versions"], capture_output=True, text=True, cwd=ROOT,
+            env=self.environment, check=False,
+        )  # fmt: skip
+        return json.loads(said.stdout) if said.returncode == 0 else {}
 
     def close(self) -> None:
         """End it."""
@@ -61,12 +84,14 @@ def measure(
     results: dict[str, Any] = {}
     for name, (worker, task) in entries.items():
         trial = worker.ask(task, network, 1)
-        trial = trial if "error" in trial else worker.ask(task, network, 32)
+        if "error" not in trial and "predict" not in task:
+            trial = worker.ask(task, network, 32)
         if "error" in trial:
             results[name] = trial
             continue
         times[name] = max(1, round(seconds / max(trial["seconds"], 1e-6)))
-        times[name] = -(-times[name] // 32) * 32 if "predict" not in task else times[name]
+        if "predict" not in task:
+            times[name] = -(-times[name] // 32) * 32
     runs: dict[str, list[float]] = {name: [] for name in times}
     for _ in range(rounds):
         for name, count in times.items():
@@ -79,7 +104,7 @@ def measure(
             "best_milliseconds": 1e3 * min(row),
             "ratio": statistics.median(ratios),
         }
-    return results
+    return {name: results[name] for name in entries}
 
 
 def show(title: str, results: dict[str, Any], base: str) -> None:
@@ -88,9 +113,46 @@ def show(title: str, results: dict[str, Any], base: str) -> None:
     for name, row in results.items():
         if "error" in row:
             print(f"  {name:36s} {row['error'][:60]}")
+        elif "bytes" in row:
+            print(f"  {name:36s} {row['bytes'] / 2**20:10.1f} MiB  {row['ratio']:7.2f} × {base}")
         else:
             print(f"  {name:36s} {row['milliseconds']:10.3f} ms   {row['ratio']:7.2f} × {base}")
     sys.stdout.flush()
+
+
+def memory(device: str, python: str, torch_device: str, base: str) -> dict[str, Any]:
+    """Peak memory of a step, each in a process that did nothing else."""
+    found = {}
+    ours = {base: "deterministic"} | {f"posterax {task}": task for task in STEPS}
+    peers = PEERS if device == "gpu" else ()
+    for name in (*ours, *peers):
+        if name in ours:
+            worker = Worker("benchmarks.worker_jax", sys.executable, device)
+        else:
+            worker = Worker("benchmarks.worker_torch", python, torch_device, name)
+        found[name] = worker.ask(f"memory {ours.get(name, 'step')}", LARGE, 1)
+        worker.close()
+    for row in found.values():
+        if "bytes" in row:
+            row["ratio"] = row["bytes"] / found[base]["bytes"]
+    return found
+
+
+def start_up(repeats: int = 3) -> dict[str, float]:
+    """Seconds to import posterax beyond JAX, and for a first small fit that compiles it all."""
+    bare = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", FIRST_FIT], capture_output=True, text=True, env=bare, cwd=ROOT,
+            check=True,
+        ).stdout.split()
+        for _ in range(repeats)
+    ]  # fmt: skip
+    imports, fits = zip(*runs, strict=True)
+    return {
+        "import_seconds_beyond_jax": statistics.median(map(float, imports)),
+        "first_fit_seconds": statistics.median(map(float, fits)),
+    }
 
 
 def main() -> None:
@@ -102,51 +164,45 @@ def main() -> None:
     parser.add_argument("--out", default=str(ROOT / "benchmarks/results"))
     options = parser.parse_args()
     began = time.time()
+    start = start_up()
+    print({name: round(seconds, 2) for name, seconds in start.items()}, flush=True)
     ours = Worker("benchmarks.worker_jax", sys.executable, options.device)
     torch_device = "cuda" if options.device == "gpu" else "cpu"
     peers = {p: Worker("benchmarks.worker_torch", options.peers, torch_device, p) for p in PEERS}
-    everything: dict[str, Any] = {"steps": {}, "memory": {}}
+    everything: dict[str, Any] = {"start": start, "steps": {}}
     base = "deterministic JAX"
     for network in (LARGE, MIDDLE, SMALL):
         entries = {base: (ours, "deterministic")}
         entries |= {f"posterax {task}": (ours, task) for task in STEPS}
+        entries |= {"posterax minibatch alone": (ours, "minibatch")}
         entries |= {peer: (worker, "step") for peer, worker in peers.items()}
         results = measure(entries, network, base, options.seconds, options.rounds)
         show(f"training step, {network}, batch {BATCH}, Adam", results, base)
         everything["steps"][network] = results
-    base = "100 deterministic passes"
-    entries = {base: (ours, "deterministic predict"), "posterax": (ours, "predict")}
+    passes = f"{SAMPLES} deterministic passes"
+    entries = {passes: (ours, "deterministic predict"), "posterax": (ours, "predict")}
     entries |= {peer: (worker, "predict") for peer, worker in peers.items()}
-    results = measure(entries, MIDDLE, base, options.seconds, 3)
-    show(f"prediction, {MIDDLE}, {SAMPLES} samples, {INPUTS} inputs", results, base)
+    results = measure(entries, MIDDLE, passes, options.seconds, 3)
+    show(f"prediction, {MIDDLE}, {SAMPLES} samples, {INPUTS} inputs", results, passes)
     everything["predict"] = results
-    for network in (LARGE, MIDDLE, SMALL):
-        everything["memory"][network] = {
-            task: ours.ask(f"memory {task}", network, 1) for task in ("deterministic", *STEPS)
-        }
-    for worker in (ours, *peers.values()):
-        worker.close()
-    version = lambda python, module: subprocess.run(  # noqa: E731
-        [python, "-m", module, "--versions"], capture_output=True, text=True, cwd=ROOT, check=False
-    ).stdout.strip()
     everything["about"] = {
         "device": options.device,
         "machine": platform.processor() or platform.machine(),
         "threads": THREADS,
         "python": platform.python_version(),
-        "posterax, jax, device": version(sys.executable, "benchmarks.worker_jax"),
-        "torch": version(options.peers, "benchmarks.worker_torch"),
-        "seconds": round(time.time() - began),
+        "ours": ours.versions(),
+        "peers": peers[PEERS[0]].versions(),
         "date": time.strftime("%Y-%m-%d"),
         "rounds": options.rounds,
     }
+    for worker in (ours, *peers.values()):
+        worker.close()
+    everything["memory"] = memory(options.device, options.peers, torch_device, base)
+    show(f"peak memory of a step, {LARGE}, data aside", everything["memory"], base)
+    everything["about"]["seconds"] = round(time.time() - began)
     out = Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
     (out / f"{options.device}.json").write_text(json.dumps(everything, indent=1) + "\n")
-    memory = everything["memory"][LARGE]
-    if "bytes" in memory["deterministic"]:
-        ratio = memory["bayes mixture"]["bytes"] / memory["deterministic"]["bytes"]
-        print(f"\npeak memory of a Bayes by Backprop step, {LARGE}: {ratio:.2f} × deterministic")
     print(f"\n{everything['about']}")
 
 

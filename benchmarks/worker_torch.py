@@ -1,6 +1,7 @@
 """Worker: the PyTorch peers, each used as its own documentation has it."""
 
 import itertools
+import json
 import os
 import sys
 
@@ -127,6 +128,7 @@ def pyro_parts(name):
     from pyro.infer.autoguide import AutoNormal
     from pyro.nn.module import to_pyro_module_
 
+    pyro.clear_param_store()
     net = Plain(nn.Linear, name).to(DEVICE)
     to_pyro_module_(net)
     for module in list(net.modules()):
@@ -151,7 +153,6 @@ def pyro_step(name):
     import pyro
     from pyro.infer import SVI, Trace_ELBO
 
-    pyro.clear_param_store()
     model, guide = pyro_parts(name)
     svi = SVI(model, guide, pyro.optim.Adam({"lr": 1e-3}), Trace_ELBO())
     batch = batches(name)
@@ -192,10 +193,20 @@ def predict(name):
     return run
 
 
-TASKS = {"step": step, "predict": predict}
+def memory(name):
+    """Bytes a step holds at its peak on a GPU, the data aside."""
+    if DEVICE == "cpu":
+        raise NotImplementedError("PyTorch does not say what a CPU holds")
+    run = step(name)
+    run(3)
+    x, y = problem.data(name)
+    return lambda _: torch.cuda.max_memory_allocated() - x.nbytes - y.nbytes
+
+
+TASKS = {"step": step, "predict": predict, "memory step": memory}
 
 if __name__ == "__main__":
     if len(sys.argv) > 1 and sys.argv[1] == "--versions":
-        print(torch.__version__)
+        print(json.dumps({"torch": torch.__version__}))
     else:
         problem.serve(lambda task, name: TASKS[task](name))

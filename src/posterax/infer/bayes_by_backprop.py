@@ -120,9 +120,6 @@ class VariationalPhase(Phase):
         else:
             grads, nll, network_state = self._mean_gradient(state, batch, keys, signs, scales)
 
-        if jax.default_backend() == "cpu":
-            # XLA would compute what they share anew for every moment of the optimiser
-            grads = jax.lax.optimization_barrier(grads)
         # an optimiser's weight decay sees ρ as zero, so it cannot pull σ to log 2
         seen = {"mu": state.mu, "rho": jax.tree.map(jnp.zeros_like, state.rho)}
         updates, optimizer = self._optimizer().update(grads, state.optimizer, seen)
