@@ -1,5 +1,6 @@
 """What makes a step fast changes no result: each fast path beside the plain one, on one noise."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +11,7 @@ import posterax as px
 from posterax import loop
 from posterax._noise import noise_key, standard_normal_like
 from posterax.infer.base import batch_nll
+from posterax.networks import shared
 from posterax.prepare import make_start, prepare
 
 PRIORS = {
@@ -98,6 +100,65 @@ def test_reports_hold_until_the_next(setting):
     for block in (kl[:16], kl[16:32], kl[32:]):
         assert len(np.unique(block)) == 1
     assert len(np.unique(kl)) == 3
+
+
+def conv(key):
+    a, b = jax.random.split(key)
+    return eqx.nn.Sequential(
+        [
+            eqx.nn.Lambda(lambda x: x.reshape(1, 4, 4)),
+            eqx.nn.Conv2d(1, 3, 2, key=a),
+            eqx.nn.Lambda(lambda h: jnp.tanh(h).ravel()),
+            eqx.nn.Linear(27, 3, key=b),
+        ]
+    )
+
+
+def tied():
+    w = jax.random.normal(jax.random.key(0), (16, 16)) / 4
+    return {"w": w, "out": w[:, :3]}, lambda p, x: jnp.tanh(x @ p["w"]) @ p["w"] @ p["out"]
+
+
+def recurrent():
+    w = jax.random.normal(jax.random.key(0), (16, 16)) / 4
+
+    def apply(p, x):
+        return jax.lax.scan(lambda h, _: (jnp.tanh(h @ p["w"]), None), x, None, length=3)[0][:, :3]
+
+    return {"w": w}, apply
+
+
+NETWORKS = {
+    "mlp": (lambda: px.networks.MLP(16, 3, (8, 8), key=0), 1),
+    "convolution": (lambda: conv(jax.random.key(0)), 1),
+    "used twice": (tied, 1),
+    "recurrent": (recurrent, 0),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("samples", [1, 5, 8])
+def test_shared_products_predict_the_same(rng, name, samples):
+    """x·(μ ± δ) from x·μ and x·δ: outputs are the network's own at every drawn weight."""
+    make, count = NETWORKS[name]
+    model = px.Model(make(), PRIORS["gaussian"], px.likelihoods.Categorical())
+    x = rng.normal(size=(11, 16)).astype(np.float32)
+    y = rng.integers(0, 3, 11)
+    posterior = px.fit(model, (x, y), px.BayesByBackprop(initial_rho=-1.0), steps=3, key=0)
+    network = lambda w, x: posterior.model.network.apply(w, (), x, None, False)[0]  # noqa: E731
+    assert len(shared.products(network, posterior.mu.network, jnp.asarray(x))) == count
+
+    predictive = posterior.predict(x, samples=samples, key=4)
+    ids = predictive._particles.ids
+    weights = jax.vmap(posterior.parameters)(ids)
+    exact = jax.vmap(lambda w: posterior.model.apply(w, posterior.state, x, None, False)[0])(
+        weights
+    )
+    np.testing.assert_allclose(predictive.outputs(), exact, rtol=1e-4, atol=1e-5)
+    first = jax.tree.map(lambda w, m: np.asarray(w - m), weights, posterior.mu).network
+    for leaf in jax.tree.leaves(first):
+        assert np.abs(leaf).max() > 0
+        np.testing.assert_allclose(leaf[1::2], -leaf[: 2 * (samples // 2) : 2], atol=1e-5)
 
 
 def test_several_samples_at_once_predict_the_same(setting, monkeypatch):

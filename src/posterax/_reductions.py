@@ -53,31 +53,10 @@ def reduce_block(
     extra: Any,
 ) -> Any:
     model = source.model
-    rows = jax.tree.leaves(x)[0].shape[0]
-
-    def one(identity: Any) -> tuple[jax.Array, Any]:
-        params = source.parameters(identity)
-        outputs, _ = model.apply(params, source.network_state(identity), x, None, training=False)
-        return outputs, params.likelihood
-
-    group = _group(rows, len(particles.weights))
-    # a batch of one would still be a batch, which a CPU's matrix products do not fuse with
-    outputs, own = jax.lax.map(one, particles.ids, batch_size=group if group > 1 else None)
+    outputs, own = source.evaluate(particles.ids, x)
     side = model.likelihood.split(x)[1]
     block = Block(model.likelihood, outputs, own, side, particles.weights, y, key)
     return reduce(block, extra)
-
-
-def _group(rows: int, samples: int) -> int:
-    """Samples that go through the network at once: enough rows to keep the device busy.
-
-    One large product after another is best on a CPU; a GPU minds the number of kernels. A divisor
-    of the samples, where there is one, leaves no remainder to compile apart.
-    """
-    enough = 2048 if jax.default_backend() == "cpu" else 2**16
-    most = max(1, min(samples, enough // rows))
-    divisor = next(d for d in range(most, 0, -1) if samples % d == 0)
-    return divisor if 2 * divisor >= most else most
 
 
 def moments(block: Block, extra: Any) -> Any:

@@ -11,10 +11,7 @@ from typing import Any
 import jax
 from jax.extend import core as jex
 
-PRODUCTS = ("dot_general", "conv_general_dilated")
-# a weight seen through one of these is still that weight
-STRUCTURAL = ("transpose", "reshape", "squeeze", "expand_dims", "convert_element_type", "copy")
-LOOPS = ("scan", "while", "cond")
+from ..networks.shared import PRODUCTS, STRUCTURAL, called
 
 
 def single_use(function: Any, weights: Any, *args: Any) -> Any:
@@ -62,12 +59,13 @@ def _walk(
         if not used:
             continue
         name = eqn.primitive.name
-        inner = _inner_jaxpr(eqn)
+        body = called(eqn)
         if name in PRODUCTS and len(used) == 1:
             products[used[0]] += 1
         elif name in STRUCTURAL:
             alias[eqn.outvars[0]] = used[0]
-        elif inner is not None and name not in LOOPS and len(inner.invars) == len(seen):
+        elif body is not None and len(body.jaxpr.invars) == len(seen):
+            inner = body.jaxpr
             below = {v: i for v, i in zip(inner.invars, seen, strict=True) if i is not None}
             for var, i in zip(eqn.outvars, _walk(inner, below, products, others), strict=True):
                 if i is not None:
@@ -75,11 +73,3 @@ def _walk(
         else:
             others.update(used)
     return [weight(atom) for atom in jaxpr.outvars]
-
-
-def _inner_jaxpr(eqn: Any) -> Any:
-    """The body of a call (jit, custom_jvp, remat, …), where there is exactly one."""
-    bodies = [v for v in eqn.params.values() if isinstance(v, jex.ClosedJaxpr | jex.Jaxpr)]
-    if len(bodies) != 1:
-        return None
-    return bodies[0].jaxpr if isinstance(bodies[0], jex.ClosedJaxpr) else bodies[0]

@@ -63,6 +63,19 @@ class Posterior(eqx.Module):
         """Mean and standard deviation of every parameter."""
         raise NotImplementedError
 
+    def antithetic(self, key: jax.Array, samples: int | None) -> Particles:
+        """The particles of a prediction: in opposite pairs where the posterior is symmetric."""
+        return self.particles(key, samples)
+
+    def evaluate(self, ids: Any, x: Any) -> tuple[jax.Array, Any]:
+        """The network's outputs (samples, rows, …) and the likelihood's parameters, by sample."""
+
+        def one(identity: Any) -> tuple[jax.Array, Any]:
+            params, state = self.parameters(identity), self.network_state(identity)
+            return self.model.apply(params, state, x, None, training=False)[0], params.likelihood
+
+        return map_samples(one, ids, jax.tree.leaves(x)[0].shape[0])
+
     # -- what follows
 
     @property
@@ -128,7 +141,7 @@ class Posterior(eqx.Module):
         self.model.output_shape(x)
         samples = None if samples is None else whole("samples", samples)
         weights_key, noise_key = jax.random.split(as_key(key))
-        particles = self.particles(weights_key, samples)
+        particles = self.antithetic(weights_key, samples)
         return Predictive(self, x, particles, noise_key, draws=samples, block_bytes=block_bytes)
 
     def as_prior(self) -> PerWeight:
@@ -146,6 +159,21 @@ class Posterior(eqx.Module):
         from ..files import save
 
         save(self, path)
+
+
+def map_samples(function: Callable[[Any], Any], ids: Any, rows: int) -> Any:
+    """``function`` of every identity, several at once where one alone leaves the device idle.
+
+    One large product after another is best on a CPU; a GPU minds the number of kernels. A divisor
+    of the samples, where there is one, leaves no remainder to compile apart.
+    """
+    samples = len(jax.tree.leaves(ids)[0])
+    enough = 2048 if jax.default_backend() == "cpu" else 2**16
+    most = max(1, min(samples, enough // rows))
+    divisor = next(d for d in range(most, 0, -1) if samples % d == 0)
+    group = divisor if 2 * divisor >= most else most
+    # a batch of one would still be a batch, which a CPU's matrix products do not fuse with
+    return jax.lax.map(function, ids, batch_size=group if group > 1 else None)
 
 
 @eqx.filter_jit

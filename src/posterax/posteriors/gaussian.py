@@ -1,6 +1,6 @@
 """The mean-field Gaussian posterior of variational inference."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -8,8 +8,16 @@ import jax.numpy as jnp
 from .._noise import standard_normal_like
 from .._special import softplus
 from ..model import Parameters
+from ..networks import shared
 from ..predictive import Particles
-from .base import Posterior
+from .base import Posterior, map_samples
+
+
+class Signed(NamedTuple):
+    """The identity of a draw: the key of its noise, and the noise's sign."""
+
+    key: jax.Array
+    sign: jax.Array
 
 
 class MeanFieldGaussian(Posterior):
@@ -23,10 +31,46 @@ class MeanFieldGaussian(Posterior):
 
     def particles(self, key: jax.Array, samples: int | None) -> Particles:
         n = 100 if samples is None else samples
-        return Particles(jax.random.split(key, n), jnp.full((n,), 1 / n))
+        return Particles(Signed(jax.random.split(key, n), jnp.ones(n)), jnp.full((n,), 1 / n))
+
+    def antithetic(self, key: jax.Array, samples: int | None) -> Particles:
+        n = 100 if samples is None else samples
+        # μ + δ and μ − δ are both draws of q; together they miss its mean by less
+        keys = jnp.repeat(jax.random.split(key, -(-n // 2)), 2)[:n]
+        return Particles(Signed(keys, 1.0 - 2 * (jnp.arange(n) % 2)), jnp.full((n,), 1 / n))
 
     def parameters(self, identity: Any) -> Parameters:
-        return sample_gaussian(identity, self.mu, self.sigma())
+        return _move(self.mu, identity.sign, self._step(identity.key))
+
+    def _step(self, key: jax.Array) -> Parameters:
+        """δ = σ ε."""
+        noise = standard_normal_like(key, self.mu)
+        return jax.tree.map(jnp.multiply, self.sigma(), noise)
+
+    def evaluate(self, ids: Any, x: Any) -> tuple[jax.Array, Any]:
+        """For pairs μ ± δ the products with x are shared: x·μ by all samples, x·δ by two."""
+
+        def network(weights: Any, x: Any) -> Any:
+            return self.model.apply(Parameters(weights, None), self.state, x, None, False)[0]
+
+        samples = len(ids.sign)
+        means = shared.products(network, self.mu.network, x) if samples > 1 else []
+        if not means:
+            return super().evaluate(ids, x)
+
+        def pair(key: jax.Array) -> Any:
+            step = self._step(key)
+            steps = shared.products(network, step.network, x)
+
+            def side(sign: float) -> tuple[jax.Array, Any]:
+                params = _move(self.mu, sign, step)
+                given = [mean + sign * part for mean, part in zip(means, steps, strict=True)]
+                return shared.outputs(network, params.network, x, given), params.likelihood
+
+            return jax.tree.map(lambda *both: jnp.stack(both), side(1.0), side(-1.0))
+
+        pairs = map_samples(pair, ids.key[::2], 2 * jax.tree.leaves(x)[0].shape[0])
+        return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:])[:samples], pairs)
 
     def sigma(self) -> Parameters:
         """Standard deviations."""
@@ -36,7 +80,5 @@ class MeanFieldGaussian(Posterior):
         return self.mu, self.sigma()
 
 
-def sample_gaussian(key: jax.Array, mu: Any, sigma: Any) -> Any:
-    """w = μ + σ ε."""
-    noise = standard_normal_like(key, mu)
-    return jax.tree.map(lambda m, s, e: m + s * e, mu, sigma, noise)
+def _move(mu: Parameters, sign: Any, step: Parameters) -> Parameters:
+    return jax.tree.map(lambda m, d: m + jnp.asarray(sign, m.dtype) * d, mu, step)
