@@ -71,6 +71,21 @@ def test_shift_and_scale_is_the_derivative_of_the_objective(setting, prior):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-6), fast, plain)
 
 
+def test_kl_is_skipped_where_its_weight_is_nothing(setting):
+    """Below float32's resolution the gradient is the likelihood's; just above, the KL counts."""
+    phase, state, ready, key = setting(px.BayesByBackprop(initial_rho=-1.0))
+    batch = ready.data.batch(ready.data.place(jnp.asarray(3), 32, ready.plan.batches, key))
+    unit = float(ready.plan.batches / ready.plan.total)
+
+    def gradient(share):
+        scales = jnp.float32(0.7), jnp.float32(share * unit)
+        return phase.gradient(state, batch, key, jnp.ones(()), scales)[0]
+
+    none, tiny, small = (gradient(share) for share in (0.0, 1e-8, 1e-3))
+    jax.tree.map(np.testing.assert_array_equal, none, tiny)
+    assert all(np.all(a != b) for a, b in zip(*map(jax.tree.leaves, (none, small)), strict=True))
+
+
 @pytest.mark.parametrize(("start", "stop"), [(0, 64), (5, 50), (16, 47)])
 def test_blocks_of_steps_are_steps(setting, start, stop):
     """A GPU's blocks and a CPU's single steps: the same states, history and reports."""

@@ -12,8 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-# log1p(u) = 2 artanh(s) with s = u / (2 + u); artanh(s)/s as a polynomial in s² on [0, 1/9]
-_ARTANH = (1.0, 0.33333157, 0.20012455, 0.13980302, 0.14089163)
+# log(1 + u)/u as a polynomial in u on [0, 1]
+_LOG1P = (
+    0.9999999699, -0.4999949311, 0.3331909622, -0.2484297755, 0.1910598850,
+    -0.1366320694, 0.0782254939, -0.0295049575, 0.0052326241,
+)  # fmt: skip
 
 # log(1 + s)/s as a polynomial in s on [√½ − 1, √2 − 1]
 _LOG = (
@@ -45,17 +48,22 @@ def softplus(x: jax.Array) -> jax.Array:
         >>> print(f"{softplus(jnp.zeros(())):.4f}")
         0.6931
     """
-    if x.dtype != jnp.float32:
-        return jax.nn.softplus(x)
-    u = jnp.exp(-jnp.abs(x))
-    s = u / (2 + u)
-    return jnp.maximum(x, 0) + 2 * s * _polynomial(_ARTANH, s * s)
+    return softplus_and_slope(x)[0]
 
 
 @softplus.defjvp
 def _(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
-    (x,), (dx,) = primals, tangents
-    return softplus(x), jax.nn.sigmoid(x) * dx
+    value, slope = softplus_and_slope(primals[0])
+    return value, slope * tangents[0]
+
+
+def softplus_and_slope(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """log(1 + eˣ) and its derivative 1/(1 + e⁻ˣ), from one exponential."""
+    if x.dtype != jnp.float32:
+        return jax.nn.softplus(x), jax.nn.sigmoid(x)
+    u = jnp.exp(-jnp.abs(x))
+    # no division in the value: XLA would store its result for the polynomial to read again
+    return jnp.maximum(x, 0) + u * _polynomial(_LOG1P, u), jnp.where(x < 0, u, 1) / (1 + u)
 
 
 def inverse_softplus(sigma: jax.Array) -> jax.Array:

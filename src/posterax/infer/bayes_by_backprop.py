@@ -19,7 +19,8 @@ import optax
 
 from .._checks import whole
 from .._noise import noise_key, standard_normal_like
-from .._special import inverse_softplus, softplus
+from .._special import inverse_softplus, softplus, softplus_and_slope
+from .._xla import multi_output_fusion
 from ..data import Batch, Data
 from ..model import Model, Parameters
 from ..posteriors import MeanFieldGaussian, Posterior
@@ -169,13 +170,13 @@ class VariationalPhase(Phase):
             # back-propagate to w once; μ and ρ follow by shifting and scaling
             (nll, network_state), g = jax.value_and_grad(nll_of, has_aux=True)(w)
             g = jax.tree.map(lambda g: nll_scale * g, g)
-            return self._shift_and_scale(state, w, g, kl_scale), nll, network_state
+            return self._with_kl(state, w, g, kl_scale), nll, network_state
 
         (nll, network_state), (g_mu, g_rho) = jax.value_and_grad(
             self._distribution_nll, argnums=(0, 1), has_aux=True
         )(state.mu, state.rho, state.state, batch, weight_key, sign, network_key)
         none = jax.tree.map(jnp.zeros_like, w)
-        kl = self._shift_and_scale(state, w, none, kl_scale)
+        kl = self._with_kl(state, w, none, kl_scale)
         likelihood = {"mu": g_mu, "rho": g_rho}
         grads = jax.tree.map(lambda a, b: nll_scale * a + b, likelihood, kl)
         return grads, nll, network_state
@@ -193,26 +194,46 @@ class VariationalPhase(Phase):
     def _closed_kl(self, prior: Prior, mu: jax.Array, sigma: jax.Array) -> jax.Array | None:
         return prior.kl_from_gaussian(mu, sigma) if self.method.kl == "auto" else None
 
-    def _shift_and_scale(
+    def _with_kl(
         self, state: VariationalState, w: Parameters, g: Parameters, kl_scale: jax.Array
+    ) -> dict[str, Parameters]:
+        """The gradients of the whole objective; of the likelihood alone where the KL is nothing.
+
+        Blundell's weights halve from one minibatch to the next and are soon below what float32
+        resolves, as is a warm-up's beginning. A CPU gains from the branch in any case: its two
+        results are stored, and not computed anew for every moment of the optimiser (unless the
+        compiler computes all at once). A GPU would have to ask the host which way to go.
+        """
+        if jax.default_backend() != "cpu" or multi_output_fusion():
+            return self._shift_and_scale(state, w, g, kl_scale)
+        share = kl_scale * self.plan.total / self.plan.batches
+        return jax.lax.cond(
+            share > jnp.finfo(jnp.float32).eps,
+            lambda: self._shift_and_scale(state, w, g, kl_scale),
+            lambda: self._shift_and_scale(state, w, g, None),
+        )
+
+    def _shift_and_scale(
+        self, state: VariationalState, w: Parameters, g: Parameters, kl_scale: jax.Array | None
     ) -> dict[str, Parameters]:
         r"""Gradients for μ and ρ from g = ∂NLL/∂w (steps 5 and 6 of the paper's algorithm).
 
         Δμ = f′(w) and Δρ = (f′(w) ε − λ/σ) σ′(ρ) with f′ = g − λ ∂log p/∂w where the KL is
         sampled; its own derivatives where it is in closed form. σ ε is w − μ, what was really
-        added, so the noise need not be kept.
+        added, so the noise need not be kept. Without a scale there is no KL.
         """
 
         def leaf(prior: Prior, mu: jax.Array, rho: jax.Array, w: jax.Array, g: jax.Array) -> Any:
-            sigma, slope = softplus(rho), jax.nn.sigmoid(rho)
-            noise = (w - mu) / sigma
+            sigma, slope = softplus_and_slope(rho)
+            if kl_scale is None:
+                return g, g * (w - mu) / sigma * slope
             if self._closed_kl(prior, mu, sigma) is None:
                 f = g - kl_scale * jax.grad(lambda w: jnp.sum(prior.log_prob(w)))(w)
-                return f, (f * noise - kl_scale / sigma) * slope
+                return f, (f * (w - mu) - kl_scale) / sigma * slope
             closed: Any = prior.kl_from_gaussian
             total = lambda m, s: jnp.sum(closed(m, s))  # noqa: E731
             kl_mu, kl_sigma = jax.grad(total, argnums=(0, 1))(mu, sigma)
-            return g + kl_scale * kl_mu, (g * noise + kl_scale * kl_sigma) * slope
+            return g + kl_scale * kl_mu, (g * (w - mu) / sigma + kl_scale * kl_sigma) * slope
 
         pairs = jax.tree.map(leaf, self.model.priors, state.mu, state.rho, w, g, is_leaf=is_prior)
         tree: Any = jax.tree.structure(state.mu)

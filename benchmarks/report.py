@@ -1,0 +1,148 @@
+"""``python -m benchmarks.report``: the README's table and chart, and the full tables of the docs.
+
+Everything is read from ``benchmarks/results``; text between a pair of markers is replaced.
+"""
+
+import json
+import re
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "benchmarks/results"
+LARGE, MIDDLE, SMALL = "784-1200-1200-10", "784-400-400-10", "1-100-100-1"
+ROWS = {
+    "deterministic JAX": "a deterministic network, JAX",
+    "posterax bayes gaussian": "**posterax**, Gaussian prior",
+    "posterax bayes mixture": "**posterax**, scale mixture",
+    "posterax bayes gaussian, fused": "**posterax**, Gaussian prior, multi-output fusion",
+    "posterax bayes mixture, fused": "**posterax**, scale mixture, multi-output fusion",
+    "posterax bayes local": "**posterax**, local reparameterization",
+    "posterax bayes flipout": "**posterax**, Flipout",
+    "bayesian-torch reparameterization": "bayesian-torch, reparameterization",
+    "bayesian-torch flipout": "bayesian-torch, Flipout",
+    "torchbnn": "torchbnn",
+    "blitz": "blitz",
+    "pyro": "Pyro, SVI with AutoNormal",
+}
+SHORT = [
+    name
+    for name in ROWS
+    if not name.startswith("posterax") or name.endswith(("gaussian", "mixture"))
+]
+TITLES = {"cpu": "2 CPU cores", "gpu": "one H200"}
+
+
+def load():
+    """The results there are, by device."""
+    return {
+        device: json.loads((RESULTS / f"{device}.json").read_text())
+        for device in ("cpu", "gpu")
+        if (RESULTS / f"{device}.json").exists()
+    }
+
+
+def cell(row, unit="ms"):
+    """A time, with three digits."""
+    if row is None or "error" in row:
+        return "–"
+    value = row["milliseconds"] / (1000 if unit == "s" else 1)
+    return f"{value:.3g} {unit}" if value < 100 else f"{value:.0f} {unit}"
+
+
+def prediction(results, name):
+    """The row of a library among the predictions."""
+    own = {"deterministic JAX": "100 deterministic passes", "posterax bayes gaussian": "posterax"}
+    return results["predict"].get(own.get(name, name))
+
+
+def short_table(found):
+    """Steps of the large network and predictions, a column for each device."""
+    heads = [f"step, {TITLES[d]}" for d in found] + [f"prediction, {TITLES[d]}" for d in found]
+    lines = ["| | " + " | ".join(heads) + " |", "| --- |" + " ---: |" * len(heads)]
+    for name in SHORT:
+        steps = [cell(r["steps"][LARGE].get(name)) for r in found.values()]
+        predictions = [
+            cell(prediction(r, name), "s" if d == "cpu" else "ms") for d, r in found.items()
+        ]
+        lines.append("| " + " | ".join([ROWS[name], *steps, *predictions]) + " |")
+    return "\n".join(lines)
+
+
+def full_table(results, device):
+    """All networks of one device, with ratios to the deterministic step, and peak memory."""
+    heads = [*(f"step, {n}" for n in (SMALL, MIDDLE, LARGE)), f"peak memory, {LARGE}"]
+    lines = ["| | " + " | ".join(heads) + " |", "| --- |" + " ---: |" * len(heads)]
+    for name, title in ROWS.items():
+        cells = []
+        for network in (SMALL, MIDDLE, LARGE):
+            row = results["steps"][network].get(name)
+            known = row is not None and "error" not in row
+            cells.append(f"{cell(row)} ({row['ratio']:.2f} ×)" if known else "–")
+        held = results["memory"].get(name, {})
+        cells.append(
+            f"{held['bytes'] / 2**20:.0f} MiB ({held['ratio']:.2f} ×)" if "bytes" in held else "–"
+        )
+        lines.append("| " + " | ".join([title, *cells]) + " |")
+    about, start = results["about"], results["start"]
+    minibatch = results["steps"][LARGE]["posterax minibatch alone"]["milliseconds"]
+    step = results["steps"][LARGE]["posterax bayes mixture"]["milliseconds"]
+    versions = ", ".join(f"{k} {v}" for k, v in {**about["ours"], **about["peers"]}.items())
+    return (
+        f"{TITLES[device]}, {versions}, Python {about['python']}, {about['date']}; median of "
+        f"{about['rounds']} interleaved rounds, {about['seconds']} s in all.\n\n"
+        + "\n".join(lines)
+        + f"\n\nGathering a shuffled minibatch takes {1000 * minibatch:.0f} µs, "
+        f"{100 * minibatch / step:.1f} % of the large network's step. `import posterax` takes "
+        f"{start['import_seconds_beyond_jax']:.2f} s beyond `import jax`, and a first small fit "
+        f"with all its compilation {start['first_fit_seconds']:.1f} s."
+    )
+
+
+def replace(path, marker, text):
+    """Put text between ``<!-- marker -->`` and ``<!-- /marker -->``."""
+    page = path.read_text()
+    pattern = rf"(<!-- {marker} -->\n).*?(<!-- /{marker} -->)"
+    new, count = re.subn(pattern, lambda m: f"{m[1]}\n{text}\n\n{m[2]}", page, flags=re.S)
+    if count != 1:
+        raise ValueError(f"{path} has no place marked {marker}")
+    path.write_text(new)
+
+
+def chart(found, path):
+    """Bars of the step's time, a panel for each device."""
+    figure, axes = plt.subplots(1, len(found), figsize=(4.6 * len(found), 2.9), sharey=True)
+    axes = [axes] if len(found) == 1 else list(axes)
+    names = [name for name in SHORT if name != "posterax bayes gaussian"]
+    labels = [ROWS[name].replace("**", "") for name in names]
+    for axis, (device, results) in zip(axes, found.items(), strict=True):
+        rows = [results["steps"][LARGE].get(name) for name in names]
+        times = [row["milliseconds"] if row and "error" not in row else 0 for row in rows]
+        colors = ["#9aa5b1", "#c2410c", *["#3f6fa3"] * (len(names) - 2)]
+        bars = axis.barh(labels, times, color=colors, height=0.66)
+        axis.bar_label(bars, [f"{t:.3g}" if t else "–" for t in times], padding=4, fontsize=9)
+        axis.set_title(TITLES[device], fontsize=10, loc="left")
+        axis.set_xlim(0, 1.16 * max(times))
+        axis.set_xlabel("ms a step", fontsize=9)
+        axis.invert_yaxis()
+        axis.tick_params(labelsize=9, length=0)
+        axis.spines[["top", "right", "left"]].set_visible(False)
+        axis.xaxis.set_major_locator(plt.MaxNLocator(4))
+    axes[0].invert_yaxis() if len(axes) > 1 else None
+    figure.suptitle(f"One training step, {LARGE}, batch 128, Adam", fontsize=11, x=0.01, ha="left")
+    figure.tight_layout()
+    figure.savefig(path, dpi=170)
+
+
+def main():
+    found = load()
+    replace(ROOT / "README.md", "speed", short_table(found))
+    for device, results in found.items():
+        replace(ROOT / "docs/speed.md", f"speed {device}", full_table(results, device))
+    chart(found, ROOT / "docs/images/speed.png")
+    print(short_table(found))
+
+
+if __name__ == "__main__":
+    main()
