@@ -40,6 +40,7 @@ def setting(rng):
     return make
 
 
+@pytest.mark.usefixtures("hasty_compiler")
 @pytest.mark.parametrize("prior", PRIORS)
 def test_shift_and_scale_is_the_derivative_of_the_objective(setting, prior):
     """Closed-form gradients against automatic ones of the written-out objective."""
@@ -71,6 +72,7 @@ def test_shift_and_scale_is_the_derivative_of_the_objective(setting, prior):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-6), fast, plain)
 
 
+@pytest.mark.usefixtures("hasty_compiler")
 def test_kl_is_skipped_where_its_weight_is_nothing(setting):
     """Below float32's resolution the gradient is the likelihood's; just above, the KL counts."""
     phase, state, ready, key = setting(px.BayesByBackprop(initial_rho=-1.0))
@@ -86,6 +88,7 @@ def test_kl_is_skipped_where_its_weight_is_nothing(setting):
     assert all(np.all(a != b) for a, b in zip(*map(jax.tree.leaves, (none, small)), strict=True))
 
 
+@pytest.mark.usefixtures("hasty_compiler")
 @pytest.mark.parametrize(("start", "stop"), [(0, 64), (5, 50), (16, 47)])
 def test_blocks_of_steps_are_steps(setting, start, stop):
     """A GPU's blocks and a CPU's single steps: the same states, history and reports."""
@@ -102,6 +105,7 @@ def test_blocks_of_steps_are_steps(setting, start, stop):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), *found)
 
 
+@pytest.mark.usefixtures("hasty_compiler")
 def test_reports_hold_until_the_next(setting):
     """In the history a report is that of the last multiple of the period, also over chunks."""
     phase, _, ready, _ = setting(px.BayesByBackprop(learning_rate=0.01))
@@ -151,9 +155,9 @@ NETWORKS = {
 }
 
 
+@pytest.mark.usefixtures("hasty_compiler")
 @pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.parametrize("samples", [1, 5, 8])
-def test_shared_products_predict_the_same(rng, name, samples):
+def test_shared_products_predict_the_same(rng, name):
     """x·(μ ± δ) from x·μ and x·δ: outputs are the network's own at every drawn weight."""
     make, count = NETWORKS[name]
     model = px.Model(make(), PRIORS["gaussian"], px.likelihoods.Categorical())
@@ -163,6 +167,11 @@ def test_shared_products_predict_the_same(rng, name, samples):
     network = lambda w, x: posterior.model.network.apply(w, (), x, None, False)[0]  # noqa: E731
     assert len(shared.products(network, posterior.mu.network, jnp.asarray(x))) == count
 
+    for samples in (1, 5):
+        same_as_the_network(posterior, x, samples)
+
+
+def same_as_the_network(posterior, x, samples):
     predictive = posterior.predict(x, samples=samples, key=4)
     ids = predictive._particles.ids
     weights = jax.vmap(posterior.parameters)(ids)
@@ -176,14 +185,14 @@ def test_shared_products_predict_the_same(rng, name, samples):
         np.testing.assert_allclose(leaf[1::2], -leaf[: 2 * (samples // 2) : 2], atol=1e-5)
 
 
-def test_several_samples_at_once_predict_the_same(setting, monkeypatch):
+@pytest.mark.usefixtures("hasty_compiler")
+def test_blocks_of_inputs_predict_the_same(setting):
     """Groups of samples, blocks of inputs: the size of neither changes a prediction."""
     phase, _, ready, _ = setting(px.BayesByBackprop())
     x = np.asarray(ready.data.x)
     posterior = px.fit(phase.model, (x, np.asarray(ready.data.y)), px.BayesByBackprop(), epochs=1)
-    one = posterior.predict(x, samples=12, key=0).mean
-    small = posterior.predict(x, samples=12, key=0, block_bytes=20_000).mean
-    np.testing.assert_allclose(one, small, rtol=1e-5, atol=1e-6)
-    single = [posterior.predict(x, samples=12, key=0).outputs()[i] for i in range(12)]
-    mean = np.mean([np.asarray(jax.nn.softmax(o)) for o in single], axis=0)
-    np.testing.assert_allclose(one, mean, rtol=1e-5, atol=1e-6)
+    predictive = posterior.predict(x, samples=12, key=0)
+    small = posterior.predict(x, samples=12, key=0, block_bytes=20_000)
+    np.testing.assert_allclose(predictive.mean, small.mean, rtol=1e-5, atol=1e-6)
+    mean = np.mean([np.asarray(jax.nn.softmax(o)) for o in predictive.outputs()], axis=0)
+    np.testing.assert_allclose(predictive.mean, mean, rtol=1e-5, atol=1e-6)

@@ -141,7 +141,7 @@ def test_callbacks_write_csv_and_tensorboard_and_can_stop(tmp_path):
     lines = (tmp_path / "run.csv").read_text().splitlines()
     assert lines[0] == "phase,step,nll,kl"
     assert len(lines) == taken + 1
-    assert float(lines[-1].split(",")[3]) == pytest.approx(posterior.history["nll"][-1], rel=1e-6)
+    assert float(lines[-1].split(",")[2]) == pytest.approx(posterior.history["nll"][-1], rel=1e-6)
     assert any((tmp_path / "board").iterdir())
 
 

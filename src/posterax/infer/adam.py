@@ -33,8 +33,8 @@ def adam(
         >>> from posterax.infer.adam import adam
         >>> optimizer = adam(lambda step: 0.1)
         >>> updates, _ = optimizer.update(jnp.array([3.0, -2.0]), optimizer.init(jnp.zeros(2)))
-        >>> updates.round(4).tolist()
-        [-0.1..., 0.1...]
+        >>> print(updates.round(3))
+        [-0.1  0.1]
     """
 
     def init(params: Any) -> AdamState:

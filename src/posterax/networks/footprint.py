@@ -45,7 +45,10 @@ def _trace(network: Any, x: Any) -> Footprint:
     rows = jax.tree.leaves(x)[0].shape[0]
     more = jax.tree.map(lambda a: jax.ShapeDtypeStruct((rows + 1, *a.shape[1:]), a.dtype), x)
     # weights are values too; what grows with the batch is an activation
-    grown = _sizes(network, more)[1]
+    try:
+        grown = _sizes(network, more)[1]
+    except (TypeError, ValueError):  # the network insists on its number of rows
+        grown = sizes
     widest = max((b - a for a, b in zip(sizes, grown, strict=False)), default=0)
     return Footprint(output, max(widest, 0))
 
