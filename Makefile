@@ -8,12 +8,13 @@ export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.3
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install demo test test-all lint format types wheel clean
+.PHONY: help install demo test test-all lint format types wheel bench bench-gpu ablation clean
 
 help:
 	@echo "make demo      train on the paper's curve and on digits, print a table, save a picture"
 	@echo "make test      lint, types, tests, doctests, README, wheel"
 	@echo "make test-all  the same with the slow checks"
+	@echo "make bench     measure beside other libraries (make bench-gpu: on one GPU)"
 	@echo "make format    let ruff rewrite the code"
 
 install: $(STAMP)
@@ -50,6 +51,28 @@ test: lint types wheel
 
 test-all: lint types wheel
 	$(BIN)/python -m pytest -n 2
+
+# the other libraries, in an environment of their own
+PEERS := .cache/peers
+$(PEERS)/.installed: benchmarks/peers.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --requirement benchmarks/peers.txt
+	@touch $@
+
+bench: install $(PEERS)/.installed
+	$(BIN)/python -m benchmarks.run --peers $(PEERS)/bin/python
+	$(BIN)/python -m benchmarks.report
+
+# what each measure for speed is worth, for docs/speed.md
+ablation: install
+	$(BIN)/python -m benchmarks.ablation
+	$(BIN)/python -m benchmarks.report
+
+# JAX and PyTorch for a GPU are the machine's own: GPU_PYTHON has both, and what posterax needs
+GPU_PYTHON ?= python3
+bench-gpu:
+	PYTHONPATH=src:.:$(PYTHONPATH) XLA_PYTHON_CLIENT_PREALLOCATE=false \
+		$(GPU_PYTHON) -m benchmarks.run --device gpu --peers $(GPU_PYTHON) --rounds 4 --seconds 0.3
 
 format: install
 	$(BIN)/ruff check --fix .

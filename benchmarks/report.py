@@ -34,13 +34,15 @@ SHORT = [
 TITLES = {"cpu": "2 CPU cores", "gpu": "one H200"}
 
 
-def load():
+def load(prefix=""):
     """The results there are, by device."""
-    return {
-        device: json.loads((RESULTS / f"{device}.json").read_text())
-        for device in ("cpu", "gpu")
-        if (RESULTS / f"{device}.json").exists()
-    }
+    paths = {device: RESULTS / f"{prefix}{device}.json" for device in ("cpu", "gpu")}
+    return {d: json.loads(path.read_text()) for d, path in paths.items() if path.exists()}
+
+
+def digits(value):
+    """Three of them."""
+    return f"{value:#.3g}".rstrip(".") if value < 1000 else f"{value:.0f}"
 
 
 def cell(row, unit="ms"):
@@ -48,7 +50,7 @@ def cell(row, unit="ms"):
     if row is None or "error" in row:
         return "–"
     value = row["milliseconds"] / (1000 if unit == "s" else 1)
-    return f"{value:.3g} {unit}" if value < 100 else f"{value:.0f} {unit}"
+    return f"{digits(value)} {unit}"
 
 
 def prediction(results, name):
@@ -75,6 +77,8 @@ def full_table(results, device):
     heads = [*(f"step, {n}" for n in (SMALL, MIDDLE, LARGE)), f"peak memory, {LARGE}"]
     lines = ["| | " + " | ".join(heads) + " |", "| --- |" + " ---: |" * len(heads)]
     for name, title in ROWS.items():
+        if name not in results["steps"][LARGE]:
+            continue
         cells = []
         for network in (SMALL, MIDDLE, LARGE):
             row = results["steps"][network].get(name)
@@ -100,6 +104,29 @@ def full_table(results, device):
     )
 
 
+def parts_table(found):
+    """The parts of a step, in milliseconds."""
+    names = list(next(iter(found.values()))["parts"])
+    lines = ["| | " + " | ".join(TITLES[d] for d in found) + " |"]
+    lines.append("| --- |" + " ---: |" * len(found))
+    for name in names:
+        times = [f"{digits(results['parts'][name])} ms" for results in found.values()]
+        lines.append("| " + " | ".join([name, *times]) + " |")
+    return "\n".join(lines)
+
+
+def without_table(found):
+    """The step without one measure at a time."""
+    names = list(next(iter(found.values()))["without"])
+    lines = ["| without | " + " | ".join(TITLES[d] for d in found) + " |"]
+    lines.append("| --- |" + " ---: |" * len(found))
+    for name in names:
+        rows = [results["without"][name] for results in found.values()]
+        cells = [f"{digits(row['step'])} ms ({row['ratio']:.2f} ×)" for row in rows]
+        lines.append("| " + " | ".join([name, *cells]) + " |")
+    return "\n".join(lines)
+
+
 def replace(path, marker, text):
     """Put text between ``<!-- marker -->`` and ``<!-- /marker -->``."""
     page = path.read_text()
@@ -121,7 +148,7 @@ def chart(found, path):
         times = [row["milliseconds"] if row and "error" not in row else 0 for row in rows]
         colors = ["#9aa5b1", "#c2410c", *["#3f6fa3"] * (len(names) - 2)]
         bars = axis.barh(labels, times, color=colors, height=0.66)
-        axis.bar_label(bars, [f"{t:.3g}" if t else "–" for t in times], padding=4, fontsize=9)
+        axis.bar_label(bars, [digits(t) if t else "–" for t in times], padding=4, fontsize=9)
         axis.set_title(TITLES[device], fontsize=10, loc="left")
         axis.set_xlim(0, 1.16 * max(times))
         axis.set_xlabel("ms a step", fontsize=9)
@@ -140,6 +167,9 @@ def main():
     replace(ROOT / "README.md", "speed", short_table(found))
     for device, results in found.items():
         replace(ROOT / "docs/speed.md", f"speed {device}", full_table(results, device))
+    ablation = load("ablation-")
+    replace(ROOT / "docs/speed.md", "parts", parts_table(ablation))
+    replace(ROOT / "docs/speed.md", "without", without_table(ablation))
     chart(found, ROOT / "docs/images/speed.png")
     print(short_table(found))
 

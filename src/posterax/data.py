@@ -27,7 +27,7 @@ class Batch(eqx.Module):
 class Place(NamedTuple):
     """Where a step's minibatch lies: its rows, which of them count, and i."""
 
-    index: jax.Array
+    rows: jax.Array
     inside: Any
     i: jax.Array
 
@@ -50,9 +50,9 @@ class Data(eqx.Module):
 
     def batch(self, place: Place) -> Batch:
         """The minibatch there: gathered by index, no copy of the data."""
-        if place.index.shape[-1] >= self.y.shape[0]:
+        if place.rows.shape[-1] >= self.y.shape[0]:
             return self.everything()
-        take = lambda a: jnp.take(a, place.index, axis=0, mode="clip")  # noqa: E731
+        take = lambda a: jnp.take(a, place.rows, axis=0, mode="clip")  # noqa: E731
         weight = jnp.where(place.inside, take(self.weight), 0)
         return Batch(jax.tree.map(take, self.x), take(self.y), weight, place.i)
 
@@ -75,7 +75,7 @@ class Stack(eqx.Module):
 
     def batch(self, place: Place) -> Batch:
         """The batch there."""
-        take = lambda a: jax.lax.dynamic_index_in_dim(a, place.index, keepdims=False)  # noqa: E731
+        take = lambda a: jax.lax.dynamic_index_in_dim(a, place.rows, keepdims=False)  # noqa: E731
         return Batch(jax.tree.map(take, self.x), take(self.y), take(self.weight), place.i)
 
 

@@ -18,7 +18,7 @@ import optax
 class AdamState(NamedTuple):
     """Number of steps taken, and running moments of the gradient."""
 
-    count: jax.Array
+    step: jax.Array
     mean: Any
     square: Any
 
@@ -42,15 +42,15 @@ def adam(
         return AdamState(jnp.zeros((), jnp.int32), zeros(), zeros())
 
     def update(grads: Any, state: AdamState, params: Any = None) -> tuple[Any, AdamState]:
-        t = (state.count + 1).astype(float)
+        t = (state.step + 1).astype(float)
         root = jnp.sqrt(1 - b2**t)
-        alpha = -rate(state.count) * root / (1 - b1**t)
+        alpha = -rate(state.step) * root / (1 - b1**t)
         mean = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, state.mean, grads)
         square = jax.tree.map(lambda v, g: b2 * v + (1 - b2) * jnp.square(g), state.square, grads)
         updates = jax.tree.map(
             lambda m, v: alpha.astype(m.dtype) * m / (jnp.sqrt(v) + (eps * root).astype(m.dtype)),
             mean, square,
         )  # fmt: skip
-        return updates, AdamState(state.count + 1, mean, square)
+        return updates, AdamState(state.step + 1, mean, square)
 
     return optax.GradientTransformation(init, update)
