@@ -1,5 +1,6 @@
 """What inference returns: something to sample from, predict with, save, and learn on with."""
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,7 @@ class Posterior(eqx.Module):
 
     def bare(self) -> "Posterior":
         """Without the record, as compiled programs take it."""
-        return eqx.tree_at(lambda p: p.record, self, None, is_leaf=lambda n: n is None)
+        return dataclasses.replace(self, record=None)
 
     def sample(self, key: KeyLike, n: int) -> Parameters:
         """``n`` draws of all parameters, on a leading axis."""
