@@ -48,6 +48,22 @@ def test_scale_mixture_has_no_floor():
     assert slope == pytest.approx(-1e3, rel=1e-6)
 
 
+@pytest.mark.parametrize("pi", [0.25, 0.5, 0.75])
+def test_slope_of_the_scale_mixture_over_the_papers_grid(pi):
+    """∂ log p/∂w against double precision: deviations far apart, in either order."""
+    w = np.concatenate([np.linspace(-3, 3, 601), np.logspace(-6, 0, 200)]).astype(np.float32)
+    x = w.astype(np.float64)
+    grid = [(np.exp(-a), np.exp(-b)) for a in (0, 1, 2) for b in (6, 7, 8)]
+    for s1, s2 in [*grid, *((b, a) for a, b in grid)]:
+        prior = px.priors.ScaleMixture(pi, s1, s2)
+        found = jax.vmap(jax.grad(lambda v, p=prior: p.log_prob(v)))(w)
+        logs = np.stack([np.log([pi / s1, (1 - pi) / s2][i]) - 0.5 * (x / s) ** 2
+                         for i, s in enumerate((s1, s2))])  # fmt: skip
+        shares = np.exp(logs - np.logaddexp(*logs))
+        exact = -x * (shares[0] / s1**2 + shares[1] / s2**2)
+        np.testing.assert_allclose(found, exact, rtol=2e-4, atol=1e-6)
+
+
 def test_scale_mixture_is_more_peaked_and_heavier_tailed_than_its_gaussian():
     pi, s1, s2 = 0.25, 1.0, 0.1
     prior = px.priors.ScaleMixture(pi, s1, s2)

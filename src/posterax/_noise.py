@@ -24,7 +24,7 @@ def _u32(value: int) -> jax.Array:
     return jnp.uint32(value)
 
 
-def _mix(h: jax.Array) -> jax.Array:
+def mix(h: jax.Array) -> jax.Array:
     """A bijection of 32-bit words in which every bit of the input moves every bit of the output
     (constants of the low-bias search by Wellons 2018)."""
     h = (h ^ (h >> 16)) * _u32(0x7FEB352D)
@@ -36,8 +36,8 @@ def _derive(key: jax.Array, data: jax.Array) -> jax.Array:
     """A new two-word key from a key and a number: thorough, since it runs once a stream."""
     a, b = key[..., 0], key[..., 1]
     for turn in range(3):
-        a = _mix(a ^ (data * _u32(_GOLDEN) + _u32(turn)))
-        b = _mix(b + a)
+        a = mix(a ^ (data * _u32(_GOLDEN) + _u32(turn)))
+        b = mix(b + a)
         a = a ^ (b << 7) ^ (b >> 9)
     return jnp.stack([a, b], axis=-1)
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ._noise import noise_key
+from ._noise import mix, noise_key
 
 
 class Batch(eqx.Module):
@@ -105,19 +105,12 @@ def shuffle(index: jax.Array, count: Any, key: jax.Array) -> jax.Array:
     def round_(r: Any, index: jax.Array) -> jax.Array:
         pivot = pivots[r]
         partner = jnp.where(index <= pivot, pivot - index, pivot + n - index)
-        coin = _mix(jnp.maximum(index, partner) ^ bits[1, r])
+        coin = mix(jnp.maximum(index, partner) ^ bits[1, r])
         return jnp.where(coin >> 31 == 1, partner, index)
 
     # a loop compiles faster; a GPU would launch a kernel for each of its rounds
     index = jax.lax.fori_loop(0, ROUNDS, round_, index, unroll=jax.default_backend() != "cpu")
     return index.astype(jnp.int32)
-
-
-def _mix(h: jax.Array) -> jax.Array:
-    """A finaliser that spreads every input bit to the top bit (Wellons' low-bias hash)."""
-    h = (h ^ (h >> 16)) * jnp.uint32(0x7FEB352D)
-    h = (h ^ (h >> 15)) * jnp.uint32(0x846CA68B)
-    return h ^ (h >> 16)
 
 
 class Stream:

@@ -145,7 +145,7 @@ class ScaleMixture(Prior):
         odds = (1 - self.pi) * self.sigma1 / (self.pi * self.sigma2)
         narrow, wide = 1 / np.square(self.sigma2), 1 / np.square(self.sigma1)
         # what the derivative needs, so that no step divides numbers that never change
-        self._ratios = (odds, narrow, wide - narrow)
+        self._ratios = (odds, wide, narrow, wide - narrow)
 
     def log_prob(self, w: jax.Array) -> jax.Array:
         numbers = (self.pi, self.sigma1, self.sigma2, self._ratios)
@@ -167,15 +167,15 @@ def _log_mixture(w: jax.Array, pi: jax.Array, s1: jax.Array, s2: jax.Array, rati
 
 @_log_mixture.defjvp
 def _(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
-    """The derivative with one exponential: −w (1/σ₂² + r (1/σ₁² − 1/σ₂²)), r the first one's share.
+    """The derivative with one exponential: −w (1/σ₁² + q/σ₂²) / (1 + q), q the odds of the second.
 
-    It is most of what a variational step computes for this prior, without the logarithm; beyond
-    the exponential's range r is 0 or 1, as it should be.
+    It is most of what a variational step computes for this prior, without the logarithm. Both
+    precisions are added, never subtracted: they can differ by more than float32 resolves. The
+    bound keeps q finite where σ₁ < σ₂, and there the first component has nothing left to say.
     """
-    w, ratios = primals[0], primals[-1]
-    odds, narrow, apart = ratios
-    share = 1 / (1 + odds * jnp.exp(0.5 * apart * jnp.square(w)))
-    return _log_mixture(*primals), -w * (narrow + share * apart) * tangents[0]
+    w, (odds, wide, narrow, apart) = primals[0], primals[-1]
+    q = odds * jnp.exp(jnp.minimum(0.5 * apart * jnp.square(w), 60))
+    return _log_mixture(*primals), -w * (wide + q * narrow) / (1 + q) * tangents[0]
 
 
 class Laplace(Prior):

@@ -189,7 +189,7 @@ class Run:
             stop = min(at.step + min(length, rows), look, total)
             if draw_rows:
                 stop = min(stop, (at.step // self.thin + draw_rows) * self.thin)
-            if length > loop.PERIOD and stop not in (look, total):
+            if stop - at.step > loop.PERIOD and stop not in (look, total):
                 stop -= stop % loop.PERIOD  # whole blocks, for a device that runs in blocks
             began = time.monotonic()
             chunk = self._chunk(phase, key, at.step, stop, buffers)
