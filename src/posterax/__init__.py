@@ -29,11 +29,14 @@ from .model import Model, Parameters
 from .posteriors import Posterior, before_data
 from .predictive import Predictive
 from .run import NonFiniteError
+from .tables import BayesianClassifier, BayesianRegressor
 from .validation import Validation
 
 __all__ = [
     "NUTS",
     "BayesByBackprop",
+    "BayesianClassifier",
+    "BayesianRegressor",
     "Checkpoint",
     "CheckpointError",
     "DeepEnsemble",

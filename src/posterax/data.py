@@ -304,6 +304,28 @@ def check_finite(name: str, tree: Any) -> None:
             )
 
 
+def bucket(n: int) -> int:
+    """The shared size ``n`` is padded to, at most an eighth larger: few programs serve any ``n``.
+
+    Example:
+        >>> from posterax.data import bucket
+        >>> [bucket(n) for n in (1, 7, 100, 1000, 10_000)]
+        [1, 8, 104, 1024, 10240]
+    """
+    step = 1 << max(n.bit_length() - 4, 0)
+    return 1 << (n - 1).bit_length() if n <= 8 else -(-n // step) * step
+
+
+def pad_rows(a: Any, size: int) -> Any:
+    """``a`` with its first or last row repeated until there are ``size``."""
+    missing = size - len(a)
+    if missing == 0:
+        return a
+    if isinstance(a, jax.Array):
+        return jnp.pad(a, [(0, missing)] + [(0, 0)] * (a.ndim - 1), mode="edge")
+    return np.concatenate([a, np.repeat(a[:1], missing, axis=0)])
+
+
 def cast(array: Any, dtype: Any) -> Any:
     """Floating arrays to the fit's precision; integers stay (labels, uint8 images)."""
     if np.issubdtype(np.dtype(array.dtype), np.floating):

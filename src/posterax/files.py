@@ -20,7 +20,10 @@ from .posteriors import Posterior, Record
 from .predictive import Targets
 
 # what may be made from a file: these names and no others
-_PRIORS = {c.__name__: c for c in (priors.Gaussian, priors.ScaleMixture, priors.Laplace)}
+_PRIORS = {
+    c.__name__: c
+    for c in (priors.Gaussian, priors.Hierarchical, priors.Laplace, priors.ScaleMixture)
+}
 _LIKELIHOODS = {
     c.__name__: c
     for c in (
@@ -33,6 +36,7 @@ _LIKELIHOODS = {
     )
 }
 _POSTERIORS = {
+    "GaussianMixture": posteriors.GaussianMixture,
     "MeanFieldGaussian": posteriors.MeanFieldGaussian,
     "Draws": posteriors.Draws,
     "Point": posteriors.Point,
@@ -40,11 +44,16 @@ _POSTERIORS = {
 }
 
 
-def save(posterior: Posterior, path: str | Path) -> None:
-    """Write a posterior to one file, whole or not at all."""
+def save(
+    posterior: Posterior,
+    path: str | Path,
+    more: dict[str, Any] | None = None,
+    more_arrays: dict[str, np.ndarray] | None = None,
+) -> None:
+    """Write a posterior to one file, whole or not at all; ``more`` is what an estimator adds."""
     path = Path(path)
     model = posterior.model
-    arrays: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = dict(more_arrays or {})
     family = {
         name: _store(value, name, arrays)
         for name, value in vars(posterior).items()
@@ -64,12 +73,12 @@ def save(posterior: Posterior, path: str | Path) -> None:
         "method": record.method,
         "history": list(record.history),
         "settings": record.settings,
-    }
+    } | (more or {})
     write(path, arrays, header)
 
 
-def load(path: str | Path, *, model: Model | None = None) -> Posterior:
-    """Read a posterior that was saved.
+def load(path: str | Path, *, model: Model | None = None) -> Any:
+    """Read a posterior, or an estimator, that was saved.
 
     Args:
         path: the file.
@@ -99,7 +108,12 @@ def load(path: str | Path, *, model: Model | None = None) -> Posterior:
         raise FileNotFoundError(f"{path}: no such file")
     arrays, header = read(path)
     try:
-        return _rebuild(arrays, header, model, path)
+        posterior = _rebuild(arrays, header, model, path)
+        if "estimator" not in header:
+            return posterior
+        from .tables.saved import rebuild
+
+        return rebuild(posterior, header["estimator"], arrays, path)
     except CheckpointError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
@@ -187,7 +201,7 @@ def _describe_model(model: Model, arrays: dict[str, np.ndarray]) -> dict[str, An
         arrays |= pack(model.prior.loc, "prior.loc") | pack(model.prior.scale, "prior.scale")
         prior = {"name": "PerWeight"}
     else:
-        prior = _describe_prior(model.prior)
+        prior = describe_prior(model.prior)
     return {
         "network": network,
         "fingerprint": model.fingerprint(),
@@ -205,10 +219,11 @@ def _has_config(module: Any) -> bool:
     return True
 
 
-def _describe_prior(prior: priors.Prior) -> Any:
+def describe_prior(prior: priors.Prior) -> Any:
+    """A prior in JSON, or ``None`` for the user's own."""
     if isinstance(prior, priors.ByPart):
-        parts = [(pattern, _describe_prior(p)) for pattern, p in prior.parts]
-        default = _describe_prior(prior.default)
+        parts = [(pattern, describe_prior(p)) for pattern, p in prior.parts]
+        default = describe_prior(prior.default)
         if default is None or any(not isinstance(k, str) or p is None for k, p in parts):
             return None
         return {"name": "ByPart", "parts": parts, "default": default}
@@ -222,7 +237,7 @@ def _call(module: eqx.Module, known: dict[str, Any], skip: tuple[str, ...] = ())
     arguments = {
         name: np.asarray(value).tolist() if isinstance(value, np.ndarray | jax.Array) else value
         for name, value in vars(module).items()
-        if name not in skip
+        if name not in skip and not name.startswith("_")  # those follow from the others
     }
     return {"name": type(module).__name__, "arguments": arguments}
 
@@ -249,15 +264,16 @@ def _make_model(
     likelihood = _LIKELIHOODS[stored["likelihood"]["name"]](**stored["likelihood"]["arguments"])
     options = {"compute_dtype": stored["compute_dtype"]}
     if stored["prior"]["name"] != "PerWeight":
-        return Model(network, _make_prior(stored["prior"]), likelihood, **options)
+        return Model(network, make_prior(stored["prior"]), likelihood, **options)
     plain = Model(network, priors.Gaussian(1.0), likelihood, **options)
     template = plain.for_targets(targets.inner, dtype).parameters
     loc, scale = (_like(template, arrays, f"prior.{part}", path) for part in ("loc", "scale"))
     return Model(network, priors.PerWeight(loc, scale), likelihood, **options)
 
 
-def _make_prior(node: dict[str, Any]) -> priors.Prior:
+def make_prior(node: dict[str, Any]) -> priors.Prior:
+    """A prior from JSON."""
     if node["name"] == "ByPart":
-        parts = {pattern: _make_prior(prior) for pattern, prior in node["parts"]}
-        return priors.ByPart(parts, _make_prior(node["default"]))
+        parts = {pattern: make_prior(prior) for pattern, prior in node["parts"]}
+        return priors.ByPart(parts, make_prior(node["default"]))
     return _PRIORS[node["name"]](**node["arguments"])

@@ -14,7 +14,7 @@ import numpy as np
 import numpyro.distributions as dist
 
 from .priors import Gaussian as GaussianPrior
-from .priors import _positive
+from .priors.base import positive
 
 Kind = Literal["regression", "counts", "classification"]
 
@@ -95,7 +95,7 @@ def _check_noise(noise: Any, name: str = "noise") -> Any:
                 f"{name} must be a positive number, 'learned' or 'predicted', got {noise!r}"
             )
         return noise
-    return _positive(name, noise)
+    return positive(name, noise)
 
 
 class _LocationScale(Likelihood):
@@ -164,7 +164,7 @@ class Gaussian(_LocationScale):
     """
 
     def __init__(self, noise: Any = 0.1, *, initial: float = 0.1):
-        self.noise, self.initial = _check_noise(noise), float(_positive("initial", initial))
+        self.noise, self.initial = _check_noise(noise), float(positive("initial", initial))
 
     def distribution(self, outputs: jax.Array, params: Any, side: Any = None) -> dist.Distribution:
         return dist.Normal(*self.location_scale(outputs, params))
@@ -182,7 +182,7 @@ class StudentT(_LocationScale):
     df: Any
 
     def __init__(self, df: float = 4.0, noise: Any = 0.1, *, initial: float = 0.1):
-        self.noise, self.initial = _check_noise(noise), float(_positive("initial", initial))
+        self.noise, self.initial = _check_noise(noise), float(positive("initial", initial))
         if not df > 2:
             raise ValueError(f"df must be above 2 so that y has a variance, got {df!r}")
         self.df = float(df)

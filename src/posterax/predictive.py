@@ -11,6 +11,7 @@ Classification, by entropies in nats (Depeweg et al. 2018):
 Everything streams: inputs go through in blocks so that samples × inputs never has to fit.
 """
 
+import copy
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from . import _reductions as rd
 from ._checks import whole
 from ._memory import explain_out_of_memory
 from ._reductions import Particles
-from .data import as_array, check_finite
+from .data import as_array, bucket, check_finite, pad_rows
 from .model import Model
 from .networks.footprint import footprint
 
@@ -32,6 +33,16 @@ class Targets(NamedTuple):
 
     given: tuple[int, ...]
     inner: tuple[int, ...]
+
+
+class Units(NamedTuple):
+    """y as people have it is shift + scale · y as the model has it; shaped like one target."""
+
+    shift: np.ndarray
+    scale: np.ndarray
+
+    def of(self, y: np.ndarray) -> np.ndarray:
+        return self.shift + self.scale * y
 
 
 class Moments(NamedTuple):
@@ -74,6 +85,7 @@ class Predictive:
         *,
         draws: int | None = None,
         block_bytes: int | None = None,
+        least_rows: int = 1,
     ):
         self._source = source.bare()
         self._model: Model = source.model
@@ -82,6 +94,8 @@ class Predictive:
         self._key = key
         self._targets: Targets = source.targets
         self._block_bytes = block_bytes or default_block_bytes()
+        self._least_rows = least_rows
+        self._units: Units | None = None
         self._moments: Moments | None = None
         self.samples = len(particles.weights)
         self._draws = draws or self.samples
@@ -145,6 +159,9 @@ class Predictive:
             moments = Moments(*self._stream(reduce))
             if self.kind != "classification":
                 moments = Moments(*(self._in_shape(part) for part in moments))
+            if self._units is not None:
+                square = np.square(self._units.scale)
+                moments = Moments(self._units.of(moments.mean), *(square * v for v in moments[1:]))
             self._moments = moments
         return self._moments
 
@@ -158,6 +175,12 @@ class Predictive:
         if y.ndim == 0 or len(y) != len(self) or y.shape[1:] not in accepted:
             raise ValueError(f"y must have shape {(len(self), *given)}, got {y.shape}")
         check_finite("y", y)
+        if self._units is not None:
+            shift, scale = self._units
+            inside = copy.copy(self)
+            inside._units = None
+            density = np.sum(np.log(np.broadcast_to(scale, given)))  # dy′ = dy / scale
+            return inside.log_prob((y.reshape(-1, *given) - shift) / scale) - density
         shape = self._model.output_shape(self._x)
         self._model.likelihood.check_values(y, shape)
         return self._stream(rd.log_prob, y.reshape(len(y), *self._targets.inner))[0]
@@ -177,6 +200,8 @@ class Predictive:
         found = np.moveaxis(found, 1, 0)
         if self.kind != "classification":
             found = np.stack([self._in_shape(part) for part in found])
+        if self._units is not None:
+            found = self._units.of(found)
         return found if np.ndim(q) else found[0]
 
     def interval(self, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
@@ -192,11 +217,33 @@ class Predictive:
         # all blocks take the same draws, so that each is one function over all inputs
         pick = jax.random.fold_in(self._key, len(self))
         drawn = np.moveaxis(self._stream(rd.draws, None, (pick, n), max(self.samples, n))[0], 1, 0)
-        return np.stack([self._in_shape(part) for part in drawn])
+        drawn = np.stack([self._in_shape(part) for part in drawn])
+        return drawn if self._units is None else self._units.of(drawn)
 
     def outputs(self) -> np.ndarray:
         """The network's outputs for every posterior sample, (samples, inputs, …)."""
         return np.moveaxis(self._stream(rd.outputs)[0], 1, 0)
+
+    def in_units(self, shift: Any, scale: Any) -> "Predictive":
+        """The predictive of shift + scale · y: undoes a standardisation of the targets.
+
+        Everything but ``outputs`` is in the new units then, in float64. ``shift`` and ``scale``
+        (above 0) are numbers, or arrays with the shape of one target.
+        """
+        self._only("regression", "in_units")
+        shape = self._targets.given
+        shift, scale = np.asarray(shift, np.float64), np.asarray(scale, np.float64)
+        fits = all(np.broadcast_shapes(a.shape, shape) == shape for a in (shift, scale))
+        if not (fits and np.all(scale > 0) and np.all(np.isfinite(scale + shift))):
+            raise ValueError(
+                f"shift and scale must be finite, scale above 0, one each or of shape {shape}; "
+                f"got shift of shape {shift.shape} and scale {scale!r}"
+            )
+        view = copy.copy(self)
+        before = self._units or Units(np.zeros(()), np.ones(()))
+        view._units = Units(shift + scale * before.shift, scale * before.scale)
+        view._moments = None
+        return view
 
     # -- machinery
 
@@ -217,7 +264,7 @@ class Predictive:
         # outputs of all samples, as they are and on the way to a result; and two layers
         per_input = 12 * max(self.samples, width) * max(int(np.prod(shape[1:])), 1) + 2 * widest
         most = max(1, self._block_bytes // per_input)
-        size = bucket(-(-n // -(-n // most)))
+        size = max(bucket(-(-n // -(-n // most))), self._least_rows)
         parts = []
         with explain_out_of_memory(
             f"predicting {n} inputs in blocks of {size} with {self.samples} samples",
@@ -226,8 +273,8 @@ class Predictive:
             for start in range(0, n, size):
                 rows = slice(start, min(start + size, n))
                 got = rows.stop - rows.start
-                block = jax.tree.map(lambda a, r=rows: _pad(a[r], size), self._x)
-                y_block = None if y is None else _pad(y[rows], size)
+                block = jax.tree.map(lambda a, r=rows: pad_rows(a[r], size), self._x)
+                y_block = None if y is None else pad_rows(y[rows], size)
                 reduced = rd.reduce_block(
                     reduce, self._source, block, y_block,
                     self._particles, jax.random.fold_in(self._key, start), extra,
@@ -239,24 +286,3 @@ class Predictive:
 def default_block_bytes() -> int:
     """Working memory of one block: what a cache likes on a CPU, a launch's worth on a GPU."""
     return 2**25 if jax.default_backend() == "cpu" else 2**30
-
-
-def bucket(n: int) -> int:
-    """The shared size ``n`` is padded to, at most an eighth larger: few programs serve any ``n``.
-
-    Example:
-        >>> from posterax.predictive import bucket
-        >>> [bucket(n) for n in (1, 7, 100, 1000, 10_000)]
-        [1, 8, 104, 1024, 10240]
-    """
-    step = 1 << max(n.bit_length() - 4, 0)
-    return 1 << (n - 1).bit_length() if n <= 8 else -(-n // step) * step
-
-
-def _pad(a: Any, size: int) -> Any:
-    missing = size - len(a)
-    if missing == 0:
-        return a
-    if isinstance(a, jax.Array):
-        return jnp.pad(a, [(0, missing)] + [(0, 0)] * (a.ndim - 1), mode="edge")
-    return np.concatenate([a, np.repeat(a[:1], missing, axis=0)])

@@ -8,7 +8,7 @@ import numpy as np
 
 from ._checks import above_zero, whole
 from ._tree import same_structure
-from .data import Data, Stream, cast, check_finite, float_dtype, unpack
+from .data import Data, Stream, bucket, cast, check_finite, float_dtype, pad_rows, unpack
 from .infer.base import Method, Plan, Start
 from .model import Model, Parameters
 from .networks import as_network
@@ -17,6 +17,7 @@ from .predictive import Targets
 
 DEFAULT_BATCH = 128
 DEFAULT_EPOCHS = 100
+SHARED_ROWS = 2**14  # up to so many, data of similar size share one compiled program
 
 
 class Prepared(NamedTuple):
@@ -26,6 +27,12 @@ class Prepared(NamedTuple):
     data: Data | None  # None for a stream
     stream: Stream | None
     plan: Plan
+
+    @property
+    def batch_size(self) -> int:
+        """Examples in a minibatch, its padding not counted."""
+        size = self.plan.batch_size
+        return size if self.data is None else min(size, int(self.data.count))
 
 
 def prepare(
@@ -47,6 +54,11 @@ def prepare(
             f"method must be an inference method such as px.BayesByBackprop(), got "
             f"{getattr(method, '__name__', type(method).__name__)}{hint}"
         )
+    if model.likelihood.kind not in method.kinds:
+        raise ValueError(
+            f"method: {type(method).__name__} cannot do {model.likelihood.kind}, only "
+            f"{' and '.join(method.kinds)}; use for instance px.BayesByBackprop()"
+        )
     if isinstance(data, Stream) or not isinstance(data, tuple | list) or _is_batches(data):
         return _prepare_stream(model, data, method, epochs, steps, batch_size)
 
@@ -58,13 +70,17 @@ def prepare(
     dtype = float_dtype(x, model.network.params)
     model = model.for_targets(inner, dtype)
     size = _batch_size(batch_size, n, method)
+    batches = -(-n // size)
+    # a network with state (batch statistics) would see the padding of a full batch
+    shared = n <= SHARED_ROWS and not jax.tree.leaves(model.network.state)
+    room = bucket(n) if shared else n
     rows = Data(
-        jax.tree.map(lambda a: jnp.asarray(cast(a, dtype)), x),
-        jnp.asarray(cast(y, dtype)).reshape(n, *inner),
-        jnp.asarray(weight, dtype),
+        jax.tree.map(lambda a: jnp.asarray(pad_rows(cast(a, dtype), room)), x),
+        jnp.asarray(pad_rows(cast(y, dtype), room)).reshape(room, *inner),
+        jnp.asarray(np.concatenate([weight, np.zeros(room - n)]), dtype),
         jnp.asarray(n, jnp.int32),
     )
-    batches = -(-n // size)
+    size = room if size == n else size
     plan = _plan(np.sum(weight), batches, size, method, epochs, steps, np.shape(y)[1:], inner)
     return Prepared(model, rows, None, plan)
 

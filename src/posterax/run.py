@@ -393,7 +393,7 @@ class Run:
         settings = {
             "method": repr(self.method),
             "steps": at.step,
-            "batch_size": self.ready.plan.batch_size,
+            "batch_size": self.ready.batch_size,
             "examples": float(self.ready.plan.total),
             "thin": self.thin,
         }

@@ -106,6 +106,7 @@ class Method(eqx.Module):
     counts: ClassVar[Literal["epochs", "steps"]] = "epochs"
     default_steps: ClassVar[int] = 1000
     full_batch: ClassVar[bool] = False
+    kinds: ClassVar[tuple[str, ...]] = ("regression", "counts", "classification")  # it can do
     takes_start: ClassVar[bool] = True  # whether ``init=`` means anything to it
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:

@@ -123,6 +123,7 @@ class Posterior(eqx.Module):
         samples: int | None = None,
         key: KeyLike = 0,
         block_bytes: int | None = None,
+        least_rows: int = 1,
     ) -> Predictive:
         """The predictive distribution at new inputs.
 
@@ -132,6 +133,8 @@ class Posterior(eqx.Module):
             key: an int or a JAX key; the same key gives the same predictions.
             block_bytes: bound on the working memory of one block of inputs (default: 32 MiB, or
                 1 GiB on an accelerator).
+            least_rows: fewer inputs are padded to this many, so that all small calls share one
+                compiled program and one rounding.
         """
         x = as_inputs(x)
         if any(np.size(leaf) == 0 for leaf in jax.tree.leaves(x)):
@@ -143,7 +146,10 @@ class Posterior(eqx.Module):
         samples = None if samples is None else whole("samples", samples)
         weights_key, noise_key = jax.random.split(as_key(key))
         particles = self.antithetic(weights_key, samples)
-        return Predictive(self, x, particles, noise_key, draws=samples, block_bytes=block_bytes)
+        return Predictive(
+            self, x, particles, noise_key,
+            draws=samples, block_bytes=block_bytes, least_rows=whole("least_rows", least_rows),
+        )  # fmt: skip
 
     def as_prior(self) -> PerWeight:
         """This posterior as the prior of the next data, a Gaussian with its moments."""

@@ -1,0 +1,86 @@
+"""Several mean-field Gaussians side by side: an ensemble whose members are posteriors."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._special import softplus
+from ..model import Parameters
+from ..predictive import Particles
+from ..priors import PerWeight
+from .base import Posterior
+from .gaussian import MeanFieldGaussian, Signed
+
+
+class Placed(NamedTuple):
+    """The identity of a draw: its component, and the noise within it."""
+
+    component: jax.Array
+    within: Signed
+
+
+class GaussianMixture(Posterior):
+    r"""q(w) = (1/M) Σₘ ∏ᵢ N(wᵢ | μₘᵢ, σₘᵢ²) with σ = softplus(ρ).
+
+    ``mu`` and ``rho`` are trees like the model's parameters with the components on a leading axis;
+    the network's state has that axis too. Draws are spread evenly over the components.
+    """
+
+    mu: Parameters
+    rho: Parameters
+
+    @property
+    def members(self) -> int:
+        """M, the number of components."""
+        return len(jax.tree.leaves(self.mu)[0])
+
+    def component(self, index: Any) -> MeanFieldGaussian:
+        """One component as a posterior of its own."""
+        mu, rho, state = jax.tree.map(lambda a: a[index], (self.mu, self.rho, self.state))
+        return MeanFieldGaussian(self.model, state, self.targets, mu=mu, rho=rho)
+
+    def particles(self, key: jax.Array, samples: int | None) -> Particles:
+        n = 100 if samples is None else samples
+        return self._placed(np.arange(n) % self.members, Signed(jax.random.split(key, n), _ones(n)))
+
+    def antithetic(self, key: jax.Array, samples: int | None) -> Particles:
+        n = 100 if samples is None else samples
+        keys = jnp.repeat(jax.random.split(key, -(-n // 2)), 2)[:n]
+        signs = _ones(n).at[1::2].set(-1)
+        # fewer draws than two for each component: one each, rather than pairs for some
+        each = np.arange(n) if n < 2 * self.members else np.arange(n) // 2
+        return self._placed(each % self.members, Signed(keys, signs))
+
+    def _placed(self, component: np.ndarray, within: Signed) -> Particles:
+        # components weigh the same, however many draws each has
+        counts = np.bincount(component, minlength=self.members)
+        weights = 1 / counts[component]
+        return Particles(
+            Placed(jnp.asarray(component), within), jnp.asarray(weights / weights.sum())
+        )
+
+    def parameters(self, identity: Any) -> Parameters:
+        return self.component(identity.component).parameters(identity.within)
+
+    def network_state(self, identity: Any) -> Any:
+        return jax.tree.map(lambda a: a[identity.component], self.state)
+
+    def moments(self) -> tuple[Parameters, Parameters]:
+        mean = jax.tree.map(lambda m: jnp.mean(m, 0), self.mu)
+        std = jax.tree.map(
+            lambda m, r: jnp.sqrt(jnp.var(m, 0) + jnp.mean(jnp.square(softplus(r)), 0)),
+            self.mu, self.rho,
+        )  # fmt: skip
+        return mean, std
+
+    def as_prior(self) -> PerWeight:
+        raise ValueError(
+            f"GaussianMixture has {self.members} components at different modes, which no single "
+            "Gaussian describes: use posterior.component(i).as_prior(), one at a time"
+        )
+
+
+def _ones(n: int) -> jax.Array:
+    return jnp.ones(n)

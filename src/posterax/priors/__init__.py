@@ -1,0 +1,26 @@
+r"""Priors over weights.
+
+A prior gives every array of a parameter tree a density, one for all entries or one for each. It is
+one for all weights, or one per part of the tree ([`ByPart`][posterax.priors.ByPart]), or one per
+weight ([`PerWeight`][posterax.priors.PerWeight], what ``posterior.as_prior()`` returns). Any
+distribution of ``numpyro.distributions`` is accepted in their place.
+"""
+
+from .base import Prior, is_prior
+from .convert import FromDistribution, as_prior
+from .hierarchical import Hierarchical
+from .simple import Gaussian, Laplace, ScaleMixture
+from .trees import ByPart, PerWeight
+
+__all__ = [
+    "ByPart",
+    "FromDistribution",
+    "Gaussian",
+    "Hierarchical",
+    "Laplace",
+    "PerWeight",
+    "Prior",
+    "ScaleMixture",
+    "as_prior",
+    "is_prior",
+]

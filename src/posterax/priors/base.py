@@ -1,0 +1,53 @@
+"""What a prior knows; every prior of this package is one."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+LOG_2PI = float(np.log(2 * np.pi))
+
+
+def positive(name: str, value: Any) -> np.ndarray:
+    array = number(name, value)
+    if not (np.all(np.isfinite(array)) and np.all(array > 0)):
+        raise ValueError(f"{name} must be positive and finite, got {value!r}")
+    return array
+
+
+def number(name: str, value: Any) -> np.ndarray:
+    try:
+        return np.asarray(value, np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a number, got {value!r}") from None
+
+
+class Prior(eqx.Module):
+    """What a prior knows: its log density, its draws, and where it can its KL from a Gaussian."""
+
+    def log_prob(self, w: jax.Array) -> jax.Array:
+        """log p(w), an array whose sum is the log density."""
+        raise NotImplementedError
+
+    def sample(self, key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+        """A draw of an array of weights."""
+        raise NotImplementedError
+
+    def kl_from_gaussian(self, mu: jax.Array, sigma: jax.Array) -> jax.Array | None:
+        """KL(N(mu, sigma²) ‖ p) entry by entry, or ``None`` where there is no closed form."""
+        return None
+
+    def resolve(self, params: Any, fan_in: Callable[[tuple[int, ...]], int]) -> Any:
+        """A tree like ``params`` with one prior at every array."""
+        return jax.tree.map(lambda w: self.for_shape(w.shape, fan_in), params)
+
+    def for_shape(self, shape: tuple[int, ...], fan_in: Callable[..., int]) -> "Prior":
+        """The prior of one array; only fan-in scaling looks at the shape."""
+        return self
+
+
+def is_prior(node: Any) -> bool:
+    """Leaf test for trees of priors."""
+    return isinstance(node, Prior)

@@ -1,0 +1,270 @@
+"""What both estimators share: from a table to a posterior, and back to the table's units."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from .. import networks
+from .._checks import whole
+from ..fit import fit
+from ..infer.base import Method
+from ..infer.bayes_by_backprop import BayesByBackprop
+from ..infer.ensemble import DeepEnsemble
+from ..likelihoods import Likelihood
+from ..model import Model
+from ..posteriors import GaussianMixture, Posterior
+from ..predictive import Predictive
+from ..validation import Validation
+from . import settings
+from .standardise import Rows, Standardiser, distinct, padded, standardiser, text_column
+
+LEAST_ROWS = 128  # of a prediction: every smaller one is padded to it, so all round alike
+
+
+class BayesianEstimator(BaseEstimator):
+    """Fitting, sequential updating, prediction and files; subclasses know the targets."""
+
+    posterior_: Posterior
+    x_scaling_: Standardiser
+
+    # -- what a subclass gives
+
+    def _check_targets(self, y: Any, *, first: bool, classes: Any = None) -> np.ndarray:
+        """Targets as numbers, in the user's units or as labels 0 … K−1."""
+        raise NotImplementedError
+
+    def _learn_targets(self, rows: Rows) -> None:
+        """Take what standardises targets from the first data."""
+        raise NotImplementedError
+
+    def _inner_targets(self, y: np.ndarray) -> np.ndarray:
+        """Targets as the model has them."""
+        raise NotImplementedError
+
+    def _likelihood(self) -> Likelihood:
+        raise NotImplementedError
+
+    def _outputs(self) -> int:
+        """Outputs the network needs."""
+        raise NotImplementedError
+
+    def _extra_weight(self, y: np.ndarray) -> np.ndarray | float:
+        """Weights by target, for classes."""
+        return 1.0
+
+    # -- learning
+
+    def _learn(self, X: Any, y: Any, sample_weight: Any) -> None:
+        rows = self._rows(X, y, sample_weight, first=True)
+        previous = getattr(self, "posterior_", None) if self.warm_start else None
+        self._scale(rows)
+        self._seed()
+        model = self._model(len(rows.x))
+        self.posterior_ = self._fit(model, rows, self._method(), previous, self._fit_seed)
+
+    def _update(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> None:
+        """The posterior so far is the prior of the new data, member by member."""
+        if not hasattr(self, "posterior_"):
+            rows = self._rows(X, y, sample_weight, first=True, classes=classes)
+            self._scale(rows)
+            self._seed()
+            method = self._method()
+            if not isinstance(_inside(method), BayesByBackprop):
+                raise ValueError(
+                    "partial_fit needs a posterior that can be the next prior, so "
+                    f"method='bayes_by_backprop'; got {type(method).__name__}"
+                )
+            model = self._model(len(rows.x))
+            self.posterior_ = self._fit(model, rows, method, None, self._fit_seed)
+            return
+        rows = self._rows(X, y, sample_weight, first=False, classes=classes)
+        self.updates_ = getattr(self, "updates_", 0) + 1
+        before, inside = self.posterior_, _inside(self._method())
+        parts: list[Any] = [before]
+        if isinstance(before, GaussianMixture):
+            parts = [before.component(i) for i in range(before.members)]
+        learned = []
+        for number, part in enumerate(parts):
+            model = Model(before.model.network, part.as_prior(), before.model.likelihood)
+            seed = self._fit_seed + 1000 * self.updates_ + number
+            learned.append(self._fit(model, rows, inside, part, seed))
+        if not isinstance(before, GaussianMixture):
+            self.posterior_ = learned[0]
+            return
+        mu, rho, state = (
+            jax.tree.map(lambda *a: jax.numpy.stack(a), *(getattr(p, name) for p in learned))
+            for name in ("mu", "rho", "state")
+        )
+        self.posterior_ = GaussianMixture(
+            before.model, state, before.targets, mu=mu, rho=rho, record=learned[-1].record
+        )
+
+    def _rows(self, X: Any, y: Any, sample_weight: Any, *, first: bool, classes: Any = None) -> Any:
+        if y is None:
+            raise ValueError(f"requires y to be passed, but the target y is None: {_name(self)}")
+        X = self._check_inputs(X, reset=first)
+        y = self._check_targets(y, first=first, classes=classes)
+        if len(y) != len(X):
+            raise ValueError(
+                f"X and y must have the same number of rows, got inconsistent {len(X)} and {len(y)}"
+            )
+        weight = _check_sample_weight(
+            sample_weight, X, dtype=np.float64, ensure_non_negative=True, copy=True
+        )
+        weight = weight * self._extra_weight(y)
+        if not np.any(weight > 0):
+            raise ValueError(
+                "sample_weight is 0 for every row: give at least one row a weight above 0"
+            )
+        return distinct(X, y, weight)
+
+    def _check_inputs(self, X: Any, *, reset: bool) -> np.ndarray:
+        try:
+            return validate_data(self, X, reset=reset, dtype=np.float64, ensure_min_samples=1)
+        except ValueError as error:
+            text = text_column(X) if "could not convert string" in str(error) else None
+            if text is None:
+                raise
+            raise ValueError(
+                f"X must be numeric, but {text}: encode text first, for instance with "
+                "sklearn.preprocessing.OneHotEncoder"
+            ) from None
+
+    def _scale(self, rows: Rows) -> None:
+        self.x_scaling_ = standardiser(rows.x, rows.weight)
+        self._learn_targets(rows)
+
+    def _seed(self) -> None:
+        random = check_random_state(self.random_state)
+        self._network_seed, self._fit_seed, self._predict_seed = (
+            int(s) for s in random.randint(2**31 - 1, size=3)
+        )
+
+    def _method(self) -> Method:
+        return settings.make_method(self.method, self.learning_rate, self.members, self.temperature)
+
+    def _model(self, n: int) -> Model:
+        network = networks.MLP(
+            self.n_features_in_,
+            self._outputs(),
+            settings.layer_sizes(self.hidden_layer_sizes, n),
+            activation=self.activation,
+            key=self._network_seed,
+        )
+        prior = settings.default_prior() if self.prior is None else self.prior
+        return Model(network, prior, self._likelihood())
+
+    def _fit(
+        self, model: Model, rows: Rows, method: Method, start: Posterior | None, seed: int
+    ) -> Posterior:
+        validation = None
+        if self.early_stopping:
+            rows, held_out = self._hold_out(rows)
+            x, y = self._prepared(held_out)[:2]
+            patience = whole("n_iter_no_change", self.n_iter_no_change)
+            validation = Validation(x, y, every=self._look_every(len(rows.x)), patience=patience)
+        n = len(rows.x)
+        budget = settings.make_budget(method, n, self.epochs, self.steps, self.batch_size)
+        if budget.batch_size in (None, n):
+            rows = padded(rows)
+            budget = budget._replace(batch_size=None if method.full_batch else len(rows.x))
+        return fit(
+            model,
+            self._prepared(rows),
+            method,
+            epochs=budget.epochs,
+            steps=budget.steps,
+            batch_size=budget.batch_size,
+            key=seed,
+            init=start,
+            validation=validation,
+            progress=self.verbose,
+        )
+
+    def _prepared(self, rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        dtype = np.float64 if jax.config.read("jax_enable_x64") else np.float32
+        x = self.x_scaling_(rows.x).astype(dtype)
+        y = self._inner_targets(rows.y)
+        return x, y.astype(dtype) if y.dtype.kind == "f" else y, rows.weight
+
+    def _look_every(self, n: int) -> float:
+        """Epochs between two looks at the held-out rows: about a hundred steps."""
+        size = self.batch_size or (n if n <= settings.FULL_BATCH else settings.BATCH)
+        return max(1.0, 100 / max(1, -(-n // size)))
+
+    def _hold_out(self, rows: Rows) -> tuple[Rows, Rows]:
+        share = self.validation_fraction
+        if not (isinstance(share, float) and 0 < share < 1):
+            raise ValueError(f"validation_fraction must lie between 0 and 1, got {share!r}")
+        n = len(rows.x)
+        if n < 2:
+            raise ValueError(f"early_stopping needs 2 rows or more to hold some out, got {n}")
+        size = max(1, round(share * n))
+        kept, held = train_test_split(np.arange(n), test_size=size, random_state=self._fit_seed)
+        return tuple(Rows(*(a[index] for a in rows)) for index in (kept, held))  # type: ignore
+
+    # -- answering
+
+    def predictive(self, X: Any, *, samples: int | None = None) -> Predictive:
+        """The whole predictive distribution, in the units of ``y``.
+
+        Args:
+            X: rows to predict.
+            samples: posterior draws (default: the estimator's ``samples``).
+
+        Returns:
+            A ``px.Predictive``: mean, epistemic, aleatoric, quantile, log_prob, sample.
+        """
+        check_is_fitted(self, "posterior_")
+        x = self.x_scaling_(self._check_inputs(X, reset=False))
+        dtype = jax.tree.leaves(self.posterior_.model.parameters)[0].dtype
+        return self.posterior_.predict(
+            x.astype(dtype),
+            samples=self.samples if samples is None else samples,
+            key=self._predict_seed,
+            least_rows=LEAST_ROWS,
+        )
+
+    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """The central interval with this mass, as (low, high).
+
+        Of y in regression; of the class probabilities, over the posterior, in classification.
+        """
+        return self.predictive(X).interval(level)
+
+    def reseeded(self, X: Any, n_samples: int, random_state: Any) -> Predictive:
+        """The predictive with other random draws than ``predict`` uses."""
+        whole("n_samples", n_samples)
+        seed = int(check_random_state(random_state).randint(2**31 - 1))
+        before, self._predict_seed = self._predict_seed, seed
+        try:
+            return self.predictive(X, samples=max(n_samples, self.samples))
+        finally:
+            self._predict_seed = before
+
+    @property
+    def history_(self) -> dict[str, np.ndarray]:
+        """The course of the last fit, an array for each quantity (``nll``, ``kl``, …)."""
+        check_is_fitted(self, "posterior_")
+        return self.posterior_.history
+
+    def save(self, path: str | Path) -> None:
+        """Write to one file (safetensors with a JSON header); ``px.load(path)`` reads it."""
+        from .saved import save
+
+        check_is_fitted(self, "posterior_")
+        save(self, path)
+
+
+def _inside(method: Method) -> Any:
+    return method.inside if isinstance(method, DeepEnsemble) else method
+
+
+def _name(estimator: BaseEstimator) -> str:
+    return type(estimator).__name__

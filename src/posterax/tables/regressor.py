@@ -1,0 +1,191 @@
+"""Regression on a table."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_array, column_or_1d
+
+from .. import likelihoods
+from ..likelihoods import Likelihood
+from ..predictive import Predictive
+from .base import BayesianEstimator
+from .standardise import Rows, Standardiser, standardiser
+
+
+class BayesianRegressor(RegressorMixin, BayesianEstimator):
+    r"""A Bayesian neural network for tables: predictions with honest intervals.
+
+    Inputs and targets are standardised inside, answers are in the units of ``y``. By default five
+    networks are fitted side by side by Bayes by Backprop, each predicting mean and noise; the
+    defaults were chosen on validation splits (docs/tables.md).
+
+    Args:
+        method: ``"bayes_by_backprop"``, ``"deep_ensemble"``, ``"maximum_a_posteriori"``,
+            ``"maximum_likelihood"``, ``"nuts"``, ``"importance_sampling"``, or a method object,
+            which is used as it is.
+        hidden_layer_sizes: widths of the hidden layers (default: by the number of rows).
+        activation: ``"relu"``, ``"tanh"``, ``"silu"``, …
+        prior: a prior of ``px.priors`` over the weights; the default learns its widths.
+        noise: ``"predicted"`` (a deviation for every row, from the network), ``"learned"`` (one
+            for all rows), or a known deviation in the units of ``y``.
+        members: networks fitted side by side, for Bayes by Backprop and deep ensembles.
+        temperature: weight of the KL in Bayes by Backprop; 1 is the posterior, below 1 counts the
+            data 1 / temperature times.
+        epochs: passes over the data (default: by the number of rows).
+        steps: steps of optimisation, or draws per chain, instead of epochs.
+        batch_size: rows per step (default: all of a small table).
+        learning_rate: step size of Adam (default 0.01).
+        early_stopping: hold rows out, and stop when their likelihood no longer improves.
+        validation_fraction: the share of rows to hold out.
+        n_iter_no_change: looks at the held-out rows without improvement before stopping.
+        samples: posterior draws per prediction.
+        random_state: a seed; the same seed and data give the same bits.
+        verbose: show a progress bar (default: where someone is watching).
+        warm_start: start the next ``fit`` from the last one's posterior.
+
+    Example:
+        >>> from sklearn.datasets import load_diabetes
+        >>> import posterax as px
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> regressor = px.BayesianRegressor(steps=300, random_state=0).fit(X[:400], y[:400])
+        >>> mean, std = regressor.predict(X[400:], return_std=True)
+        >>> low, high = regressor.predict_interval(X[400:], 0.9)
+        >>> bool(((low < mean) & (mean < high)).all())
+        True
+    """
+
+    y_scaling_: Standardiser
+
+    def __init__(
+        self,
+        method: Any = "bayes_by_backprop",
+        *,
+        hidden_layer_sizes: Any = None,
+        activation: str = "relu",
+        prior: Any = None,
+        noise: Any = "predicted",
+        members: int = 5,
+        temperature: float = 0.5,
+        epochs: float | None = None,
+        steps: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 10,
+        samples: int = 100,
+        random_state: Any = None,
+        verbose: bool | None = None,
+        warm_start: bool = False,
+    ):
+        self.method = method
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.prior = prior
+        self.noise = noise
+        self.members = members
+        self.temperature = temperature
+        self.epochs = epochs
+        self.steps = steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.samples = samples
+        self.random_state = random_state
+        self.verbose = verbose
+        self.warm_start = warm_start
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "BayesianRegressor":
+        """Learn the posterior of the network's weights.
+
+        Args:
+            X: (rows, columns), an array or a data frame.
+            y: (rows,) or (rows, targets).
+            sample_weight: how often each row counts: 2 is the row given twice.
+        """
+        self._learn(X, y, sample_weight)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> "BayesianRegressor":
+        """Update with new rows: the posterior so far is their prior.
+
+        The first call fits, and its rows fix the standardisation: give it a representative part.
+        """
+        self._update(X, y, sample_weight)
+        return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """The mean of the predictive distribution, and with ``return_std`` its deviation."""
+        predictive = self.predictive(X)
+        return (predictive.mean, predictive.std) if return_std else predictive.mean
+
+    def predictive(self, X: Any, *, samples: int | None = None) -> Predictive:
+        predictive = super().predictive(X, samples=samples)
+        shift, scale = self.y_scaling_
+        if self._target_shape == ():
+            shift, scale = shift[0], scale[0]
+        return predictive.in_units(shift, scale)
+
+    predictive.__doc__ = BayesianEstimator.predictive.__doc__
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
+        """Draws of y, (rows, n_samples) or (rows, targets, n_samples).
+
+        Args:
+            X: rows to predict.
+            n_samples: draws of each.
+            random_state: a seed.
+        """
+        drawn = self.reseeded(X, n_samples, random_state).sample(n_samples)
+        return np.moveaxis(drawn, 0, -1)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    # -- targets
+
+    def _check_targets(self, y: Any, *, first: bool, classes: Any = None) -> np.ndarray:
+        y = check_array(y, ensure_2d=False, dtype=None, input_name="y", ensure_min_samples=1)
+        if y.dtype.kind not in "biuf":
+            try:
+                y = y.astype(np.float64)
+            except (TypeError, ValueError):
+                raise ValueError(
+                    f"y must be numeric for regression, got {y.dtype} with {y.flat[0]!r}: use "
+                    "px.BayesianClassifier for classes"
+                ) from None
+        y = y.astype(np.float64)
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = column_or_1d(y, warn=True)
+        if y.ndim > 2:
+            raise ValueError(f"y must have shape (rows,) or (rows, targets), got {y.shape}")
+        if first:
+            self._target_shape = y.shape[1:]
+            self.n_outputs_ = int(np.prod(y.shape[1:]))
+        elif y.shape[1:] != self._target_shape:
+            raise ValueError(
+                f"y must have shape (rows, *{self._target_shape}) as before, got {y.shape}"
+            )
+        return y
+
+    def _learn_targets(self, rows: Rows) -> None:
+        self.y_scaling_ = standardiser(rows.y.reshape(len(rows.y), -1), rows.weight)
+
+    def _inner_targets(self, y: np.ndarray) -> np.ndarray:
+        inner = self.y_scaling_(y.reshape(len(y), -1))
+        return inner[:, 0] if self._target_shape == () else inner
+
+    def _likelihood(self) -> Likelihood:
+        if isinstance(self.noise, str):
+            return likelihoods.Gaussian(self.noise, initial=0.3)
+        noise = np.asarray(self.noise, np.float64) / self.y_scaling_.scale
+        return likelihoods.Gaussian(noise)
+
+    def _outputs(self) -> int:
+        predicted = isinstance(self.noise, str) and self.noise == "predicted"
+        return (1 + predicted) * self.n_outputs_

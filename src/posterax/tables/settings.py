@@ -1,0 +1,100 @@
+"""From the arguments of an estimator to a network, a prior and a method: the defaults live here.
+
+They were chosen on validation splits; docs/tables.md has the study.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from .. import priors
+from .._checks import above_zero, whole
+from ..infer import (
+    NUTS,
+    BayesByBackprop,
+    DeepEnsemble,
+    ImportanceSampling,
+    MaximumAPosteriori,
+    MaximumLikelihood,
+)
+from ..infer.base import Method
+
+METHODS = (
+    "bayes_by_backprop",
+    "deep_ensemble",
+    "importance_sampling",
+    "maximum_a_posteriori",
+    "maximum_likelihood",
+    "nuts",
+)
+
+LEARNING_RATE = 1e-2
+FULL_BATCH = 512  # rows up to which every step sees all of them
+BATCH = 256
+STEPS = 6000  # at least
+EPOCHS = 100  # at least
+
+
+class Budget(NamedTuple):
+    """How long to learn, as ``px.fit`` takes it."""
+
+    epochs: float | None
+    steps: int | None
+    batch_size: int | None
+
+
+def make_method(
+    method: str | Method, learning_rate: float | None, members: int, temperature: float
+) -> Method:
+    """A method by name with the estimators' own settings, or the user's object as it is."""
+    if isinstance(method, Method):
+        if learning_rate is not None:
+            raise ValueError(
+                "learning_rate: the method is an object with settings of its own; give it to "
+                f"{type(method).__name__}(learning_rate=…)"
+            )
+        return method
+    if method not in METHODS:
+        raise ValueError(
+            f"method must be one of {', '.join(map(repr, METHODS))} or a method such as "
+            f"px.BayesByBackprop(), got {method!r}"
+        )
+    rate = LEARNING_RATE if learning_rate is None else above_zero("learning_rate", learning_rate)
+    if method == "bayes_by_backprop":
+        inside = BayesByBackprop(learning_rate=rate, temperature=temperature, initial_rho=-4.0)
+        return inside if whole("members", members) == 1 else DeepEnsemble(members, inside)
+    by_name: dict[str, Callable[[], Method]] = {
+        "deep_ensemble": lambda: DeepEnsemble(members, learning_rate=rate),
+        "importance_sampling": ImportanceSampling,
+        "maximum_a_posteriori": lambda: MaximumAPosteriori(rate),
+        "maximum_likelihood": lambda: MaximumLikelihood(rate),
+        "nuts": NUTS,
+    }
+    return by_name[method]()
+
+
+def default_prior() -> priors.Prior:
+    """Widths are learned, one for each input of each layer."""
+    return priors.Hierarchical(1.0, 1.0, relevance=True)
+
+
+def layer_sizes(hidden_layer_sizes: Any, n: int) -> tuple[int, ...]:
+    """The widths of the hidden layers; more data carry a second layer."""
+    if hidden_layer_sizes is None:
+        return (50,) if n <= FULL_BATCH * 4 else (50, 50)
+    if isinstance(hidden_layer_sizes, Sequence) and not isinstance(hidden_layer_sizes, str):
+        return tuple(whole("hidden_layer_sizes", size) for size in hidden_layer_sizes)
+    return (whole("hidden_layer_sizes", hidden_layer_sizes),)
+
+
+def make_budget(
+    method: Method, n: int, epochs: float | None, steps: int | None, batch_size: int | None
+) -> Budget:
+    """Steps and batch size where the user names none: full batches for small tables."""
+    if batch_size is not None:
+        batch_size = min(whole("batch_size", batch_size), n)
+    elif not method.full_batch:
+        batch_size = n if n <= FULL_BATCH else BATCH
+    if epochs is None and steps is None and method.counts == "epochs":
+        batches = -(-n // batch_size) if batch_size else 1
+        steps = max(STEPS, EPOCHS * batches)
+    return Budget(epochs, steps, None if method.full_batch else batch_size)

@@ -1,0 +1,97 @@
+"""What happens to a table before the network sees it."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+MERGED_ROWS = 1024  # up to so many rows, equal ones become one row with their weights added
+LEAST_ROWS = 64  # smaller tables are padded to this many, so that they share one compilation
+
+
+class Standardiser(NamedTuple):
+    """x ↦ (x − shift) / scale, column by column, in float64."""
+
+    shift: np.ndarray
+    scale: np.ndarray
+
+    def __call__(self, values: np.ndarray) -> np.ndarray:
+        return (values - self.shift) / self.scale
+
+
+def standardiser(values: np.ndarray, weight: np.ndarray) -> Standardiser:
+    """Weighted means and deviations; a constant column is only moved to zero.
+
+    A constant keeps its size as the unit, so that an answer in that unit is precise.
+
+    Example:
+        >>> import numpy as np
+        >>> from posterax.tables.standardise import standardiser
+        >>> standardiser(np.array([[1.0, 5.0], [3.0, 5.0]]), np.ones(2))
+        Standardiser(shift=array([2., 5.]), scale=array([1., 5.]))
+    """
+    share = weight / weight.sum()
+    constant = np.all(values == values[:1], axis=0)
+    shift = np.where(constant, values[0], share @ values)
+    # the largest deviation is taken out first: squares of large numbers would overflow
+    most = np.max(np.abs(values - shift), axis=0, initial=0)
+    most = np.where(constant | (most == 0), 1, most)
+    deviation = most * np.sqrt(share @ np.square((values - shift) / most))
+    unit = np.where(shift == 0, 1, np.abs(shift))
+    return Standardiser(shift, np.where(constant | (deviation == 0), unit, deviation))
+
+
+class Rows(NamedTuple):
+    """A table ready to be learned from."""
+
+    x: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray
+
+
+def distinct(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Rows:
+    """Rows of weight 0 go; in a small table equal rows become one, in a fixed order.
+
+    A weight of 2 and a row given twice are the same data, and so give the same bits.
+    """
+    keep = weight > 0
+    x, y, weight = x[keep], y[keep], weight[keep]
+    if len(x) > MERGED_ROWS:
+        return Rows(x, y, weight)
+    table = np.column_stack([x, y.reshape(len(y), -1)])
+    _, first, group = np.unique(table, axis=0, return_index=True, return_inverse=True)
+    return Rows(x[first], y[first], np.bincount(group.reshape(-1), weight, len(first)))
+
+
+def padded(rows: Rows) -> Rows:
+    """A small table with rows of weight 0 added, up to a size it shares with others."""
+    n = len(rows.x)
+    size = n if n > MERGED_ROWS else max(LEAST_ROWS, 1 << (n - 1).bit_length())
+    if n > LEAST_ROWS:
+        size = min(size, -(-n // 32) * 32)
+    fill = lambda a: np.concatenate([a, np.repeat(a[:1], size - n, axis=0)])  # noqa: E731
+    return Rows(fill(rows.x), fill(rows.y), np.concatenate([rows.weight, np.zeros(size - n)]))
+
+
+def text_column(x: Any) -> str | None:
+    """The first column that holds text, described, or ``None``."""
+    names = getattr(x, "columns", None)
+    try:
+        array = np.asarray(x, dtype=object)
+    except ValueError:
+        return None
+    if array.ndim != 2:
+        return None
+    for j in range(array.shape[1]):
+        for value in array[:, j]:
+            if isinstance(value, str) and not _is_number(value):
+                name = j if names is None else repr(names[j])
+                return f"column {name} holds {value!r}"
+    return None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
