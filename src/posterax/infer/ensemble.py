@@ -20,6 +20,7 @@ class EnsemblePhase(Phase):
 
     member: Phase
     members: int = eqx.field(static=True)
+    temperatures: Any = None  # (members,), where they differ
 
     title: ClassVar[str] = "training members"
 
@@ -51,8 +52,14 @@ class EnsemblePhase(Phase):
         return start
 
     def step(self, state: Any, batch: Batch, key: jax.Array) -> tuple[Any, Info]:
+        def one(state: Any, key: jax.Array, temperature: Any) -> Any:
+            member: Any = self.member
+            if temperature is not None:
+                member = eqx.tree_at(lambda m: m.temperature, member, temperature)
+            return member.step(state, batch, key)
+
         keys = jax.random.split(key, self.members)
-        state, info = jax.vmap(self.member.step, in_axes=(0, None, 0))(state, batch, keys)
+        state, info = jax.vmap(one)(state, keys, self.temperatures)
         return state, Info(jax.tree.map(jnp.mean, info.terms))
 
     def report(self, state: Any, key: jax.Array) -> dict[str, jax.Array]:
@@ -77,6 +84,8 @@ class DeepEnsemble(Method):
         members: number of networks.
         inside: how each is trained: ``"map"`` (with the prior), ``"ml"``, or a method such as
             ``px.BayesByBackprop(…)``, which makes every member a posterior around its own mode.
+        temperatures: with Bayes by Backprop inside, the weight of each member's KL: cold members
+            follow the data, warm ones the prior, and the mixture is wrong where neither is.
         learning_rate: the step size of Adam; a method inside brings its own.
         schedule: ``"cosine"`` or ``"constant"``.
         optimizer: any optax transformation instead of Adam.
@@ -91,6 +100,7 @@ class DeepEnsemble(Method):
 
     members: int = 5
     inside: Any = "map"
+    temperatures: tuple[float, ...] | None = None
     learning_rate: float = 1e-3
     schedule: str = "cosine"
     optimizer: Any = None
@@ -98,6 +108,7 @@ class DeepEnsemble(Method):
     def __check_init__(self) -> None:
         whole("members", self.members)
         check_optimizer(self.optimizer, self.learning_rate, self.schedule)
+        self._check_temperatures()
         if not isinstance(self.inside, Method):
             choose("inside", self.inside, ("map", "ml"))
         elif not isinstance(self.inside, BayesByBackprop | MaximumLikelihood):
@@ -112,10 +123,23 @@ class DeepEnsemble(Method):
                 f"{type(self.inside).__name__}(…)"
             )
 
+    def _check_temperatures(self) -> None:
+        if self.temperatures is None:
+            return
+        if not isinstance(self.inside, BayesByBackprop):
+            raise ValueError("temperatures are for inside=px.BayesByBackprop(…); leave them out")
+        fits = len(self.temperatures) == self.members and min(self.temperatures) >= 0
+        if not fits:
+            raise ValueError(
+                f"temperatures must be {self.members} numbers of 0 or more, one for each member, "
+                f"got {self.temperatures!r}"
+            )
+
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
         method = self.inside
         if not isinstance(method, Method):
             kind = MaximumAPosteriori if method == "map" else MaximumLikelihood
             method = kind(self.learning_rate, self.schedule, self.optimizer)
         (member,) = method.phases(model, plan)
-        return [EnsemblePhase(model, plan, member, self.members)]
+        ladder = None if self.temperatures is None else jnp.asarray(self.temperatures)
+        return [EnsemblePhase(model, plan, member, self.members, ladder)]

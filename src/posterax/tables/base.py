@@ -1,5 +1,6 @@
 """What both estimators share: from a table to a posterior, and back to the table's units."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ class BayesianEstimator(BaseEstimator):
             self._scale(rows)
             self._seed()
             method = self._method()
-            if not isinstance(_inside(method), BayesByBackprop):
+            if not isinstance(_member(method, 0), BayesByBackprop):
                 raise ValueError(
                     "partial_fit needs a posterior that can be the next prior, so "
                     f"method='bayes_by_backprop'; got {type(method).__name__}"
@@ -85,7 +86,7 @@ class BayesianEstimator(BaseEstimator):
             return
         rows = self._rows(X, y, sample_weight, first=False, classes=classes)
         self.updates_ = getattr(self, "updates_", 0) + 1
-        before, inside = self.posterior_, _inside(self._method())
+        before, method = self.posterior_, self._method()
         parts: list[Any] = [before]
         if isinstance(before, GaussianMixture):
             parts = [before.component(i) for i in range(before.members)]
@@ -93,7 +94,7 @@ class BayesianEstimator(BaseEstimator):
         for number, part in enumerate(parts):
             model = Model(before.model.network, part.as_prior(), before.model.likelihood)
             seed = self._fit_seed + 1000 * self.updates_ + number
-            learned.append(self._fit(model, rows, inside, part, seed))
+            learned.append(self._fit(model, rows, _member(method, number), part, seed))
         if not isinstance(before, GaussianMixture):
             self.posterior_ = learned[0]
             return
@@ -262,8 +263,13 @@ class BayesianEstimator(BaseEstimator):
         save(self, path)
 
 
-def _inside(method: Method) -> Any:
-    return method.inside if isinstance(method, DeepEnsemble) else method
+def _member(method: Method, index: int) -> Any:
+    """The method of one member of an ensemble, or the method itself."""
+    if not isinstance(method, DeepEnsemble):
+        return method
+    if method.temperatures is None:
+        return method.inside
+    return dataclasses.replace(method.inside, temperature=method.temperatures[index])
 
 
 def _name(estimator: BaseEstimator) -> str:

@@ -21,7 +21,7 @@ from .standardise import Rows
 class BayesianClassifier(ClassifierMixin, BayesianEstimator):
     r"""A Bayesian neural network for tables: class probabilities that know what they don't know.
 
-    Inputs are standardised inside; labels may be numbers or text. By default five networks are
+    Inputs are standardised inside; labels may be numbers or text. By default six networks are
     fitted side by side by Bayes by Backprop; the defaults were chosen on validation splits
     (docs/tables.md).
 
@@ -31,8 +31,9 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         activation: ``"relu"``, ``"tanh"``, ``"silu"``, …
         prior: a prior of ``px.priors`` over the weights; the default learns its widths.
         members: networks fitted side by side, for Bayes by Backprop and deep ensembles.
-        temperature: weight of the KL in Bayes by Backprop; 1 is the posterior, below 1 counts the
-            data 1 / temperature times.
+        temperature: weight of the KL in Bayes by Backprop, a number or a pair (coldest, warmest)
+            between which the members are spread; 1 is the posterior, below 1 the data count
+            1 / temperature times.
         class_weight: ``None``, ``"balanced"``, or a weight for each class, by label.
         epochs: passes over the data (default: by the number of rows).
         steps: steps of optimisation, or draws per chain, instead of epochs.
@@ -66,8 +67,8 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         hidden_layer_sizes: Any = None,
         activation: str = "relu",
         prior: Any = None,
-        members: int = 5,
-        temperature: float = 0.5,
+        members: int = 6,
+        temperature: Any = (0.1, 0.5),
         class_weight: Any = None,
         epochs: float | None = None,
         steps: int | None = None,

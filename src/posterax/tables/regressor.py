@@ -16,7 +16,7 @@ from .standardise import Rows, Standardiser, standardiser
 class BayesianRegressor(RegressorMixin, BayesianEstimator):
     r"""A Bayesian neural network for tables: predictions with honest intervals.
 
-    Inputs and targets are standardised inside, answers are in the units of ``y``. By default five
+    Inputs and targets are standardised inside, answers are in the units of ``y``. By default six
     networks are fitted side by side by Bayes by Backprop, each predicting mean and noise; the
     defaults were chosen on validation splits (docs/tables.md).
 
@@ -30,8 +30,9 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         noise: ``"predicted"`` (a deviation for every row, from the network), ``"learned"`` (one
             for all rows), or a known deviation in the units of ``y``.
         members: networks fitted side by side, for Bayes by Backprop and deep ensembles.
-        temperature: weight of the KL in Bayes by Backprop; 1 is the posterior, below 1 counts the
-            data 1 / temperature times.
+        temperature: weight of the KL in Bayes by Backprop, a number or a pair (coldest, warmest)
+            between which the members are spread; 1 is the posterior, below 1 the data count
+            1 / temperature times.
         epochs: passes over the data (default: by the number of rows).
         steps: steps of optimisation, or draws per chain, instead of epochs.
         batch_size: rows per step (default: all of a small table).
@@ -65,8 +66,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         activation: str = "relu",
         prior: Any = None,
         noise: Any = "predicted",
-        members: int = 5,
-        temperature: float = 0.5,
+        members: int = 6,
+        temperature: Any = (0.1, 0.5),
         epochs: float | None = None,
         steps: int | None = None,
         batch_size: int | None = None,

@@ -3,8 +3,12 @@
 They were chosen on validation splits; docs/tables.md has the study.
 """
 
+import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from .. import priors
 from .._checks import above_zero, whole
@@ -28,10 +32,11 @@ METHODS = (
 )
 
 LEARNING_RATE = 1e-2
-FULL_BATCH = 512  # rows up to which every step sees all of them
+INITIAL_RHO = -4.0
+FULL_BATCH = 300  # rows up to which every step sees all of them
 BATCH = 256
-STEPS = 6000  # at least
-EPOCHS = 100  # at least
+STEPS = (2000, 8000)  # for 50 rows and fewer, for 200 and more
+EPOCHS = 50  # at least
 
 
 class Budget(NamedTuple):
@@ -43,7 +48,7 @@ class Budget(NamedTuple):
 
 
 def make_method(
-    method: str | Method, learning_rate: float | None, members: int, temperature: float
+    method: str | Method, learning_rate: float | None, members: int, temperature: Any
 ) -> Method:
     """A method by name with the estimators' own settings, or the user's object as it is."""
     if isinstance(method, Method):
@@ -60,8 +65,7 @@ def make_method(
         )
     rate = LEARNING_RATE if learning_rate is None else above_zero("learning_rate", learning_rate)
     if method == "bayes_by_backprop":
-        inside = BayesByBackprop(learning_rate=rate, temperature=temperature, initial_rho=-4.0)
-        return inside if whole("members", members) == 1 else DeepEnsemble(members, inside)
+        return _variational(rate, whole("members", members), temperature)
     by_name: dict[str, Callable[[], Method]] = {
         "deep_ensemble": lambda: DeepEnsemble(members, learning_rate=rate),
         "importance_sampling": ImportanceSampling,
@@ -70,6 +74,22 @@ def make_method(
         "nuts": NUTS,
     }
     return by_name[method]()
+
+
+def _variational(rate: float, members: int, temperature: Any) -> Method:
+    """Bayes by Backprop for one network, or for several on a ladder of temperatures."""
+    try:
+        cold, warm = (temperature, temperature) if np.ndim(temperature) == 0 else temperature
+        ends = above_zero("temperature", warm), above_zero("temperature", cold)
+    except (TypeError, ValueError):
+        raise ValueError(
+            "temperature must be a number above 0, or a pair (coldest, warmest) of them, got "
+            f"{temperature!r}"
+        ) from None
+    inside = BayesByBackprop(learning_rate=rate, initial_rho=INITIAL_RHO)
+    if members == 1:
+        return dataclasses.replace(inside, temperature=math.sqrt(cold * warm))
+    return DeepEnsemble(members, inside, tuple(np.geomspace(*ends, members).tolist()))
 
 
 def default_prior() -> priors.Prior:
@@ -96,5 +116,5 @@ def make_budget(
         batch_size = n if n <= FULL_BATCH else BATCH
     if epochs is None and steps is None and method.counts == "epochs":
         batches = -(-n // batch_size) if batch_size else 1
-        steps = max(STEPS, EPOCHS * batches)
+        steps = max(int(np.clip(40 * n, *STEPS)), EPOCHS * batches)
     return Budget(epochs, steps, None if method.full_batch else batch_size)
