@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from scipy import integrate, stats
+from scipy import integrate, special, stats
 
 import posterax as px
 from posterax.posteriors import MeanFieldGaussian
@@ -207,3 +207,94 @@ def test_a_posterior_is_the_next_prior_weight_by_weight():
     assert after.log_prior(after.parameters) == pytest.approx(expected, rel=1e-4)
     with pytest.raises(ValueError, match="another tree"):
         px.Model(px.networks.MLP(1, 1, (3, 3), key=0), posterior.as_prior(), LINEAR)
+
+
+class TestHierarchical:
+    """Against numerical integration over the variance that is integrated out."""
+
+    @staticmethod
+    def log_evidence(sum_of_squares, n, a, b):
+        """log ∫ (2πv)^(−n/2) exp(−S / 2v) InverseGamma(v | a, b) dv by quadrature over log v."""
+        v = np.exp(np.linspace(-30, 30, 200_001))
+        log_p = -n / 2 * np.log(2 * np.pi * v) - sum_of_squares / (2 * v)
+        log_p += stats.invgamma.logpdf(v, a, scale=b) + np.log(v)
+        return special.logsumexp(log_p) + np.log(60 / 200_000)
+
+    @pytest.mark.parametrize("a", [0.5, 1.0, 4.0])
+    @pytest.mark.parametrize("b", [0.01, 1.0, 10.0])
+    def test_log_prob_integrates_the_variance_out(self, a, b):
+        w = np.array([[0.1, -2.0, 0.7], [0.0, 1.0, 3.0]], "float32")
+        shared = px.priors.Hierarchical(a, b).log_prob(jnp.asarray(w)).sum()
+        assert float(shared) == pytest.approx(self.log_evidence(np.sum(w**2), 6, a, b), rel=1e-4)
+        each = px.priors.Hierarchical(a, b, relevance=True).log_prob(jnp.asarray(w)).sum()
+        by_input = sum(self.log_evidence(np.sum(w[:, j] ** 2), 2, a, b) for j in range(3))
+        assert float(each) == pytest.approx(by_input, rel=1e-4)
+
+    @pytest.mark.parametrize("relevance", [False, True])
+    def test_kl_is_the_smallest_over_the_variances_posterior(self, relevance):
+        """KL(q(w) q(v) ‖ p(w, v)) for inverse gammas q(v): at the best it is ours, else above."""
+        mu = np.array([[0.5, -1.0], [0.2, 0.1], [2.0, 0.0]])
+        sigma = np.array([[0.1, 0.5], [1.0, 0.2], [0.3, 0.7]])
+        a, b = 1.5, 0.8
+        prior = px.priors.Hierarchical(a, b, relevance=relevance)
+        ours = float(prior.kl_from_gaussian(jnp.asarray(mu), jnp.asarray(sigma)).sum())
+        groups = [(slice(None), j) for j in range(2)] if relevance else [slice(None)]
+
+        def joint(extra):
+            total = 0.0
+            for group in groups:
+                s, n = np.sum(mu[group] ** 2 + sigma[group] ** 2), mu[group].size
+                qa, qb = a + n / 2 + extra, b + s / 2
+                v_inverse, log_v = qa / qb, np.log(qb) - special.digamma(qa)
+                log_joint = -n / 2 * (np.log(2 * np.pi) + log_v) - s / 2 * v_inverse
+                log_joint += a * np.log(b) - special.gammaln(a) - (a + 1) * log_v - b * v_inverse
+                entropy_v = stats.invgamma(qa, scale=qb).entropy()
+                entropy_w = np.sum(np.log(sigma[group]) + 0.5 * np.log(2 * np.pi * np.e))
+                total -= log_joint + entropy_v + entropy_w
+            return total
+
+        assert ours == pytest.approx(joint(0.0), rel=1e-5)
+        assert ours < joint(0.5)
+        assert ours < joint(-0.5)
+
+    def test_kl_is_above_the_marginal_one(self):
+        mu, sigma = jnp.asarray([0.5, -1.0, 0.2]), jnp.asarray([0.1, 0.5, 1.0])
+        prior = px.priors.Hierarchical(1.0, 0.5)
+        w = mu + sigma * jax.random.normal(jax.random.key(0), (200_000, 3))
+        log_q = stats.norm.logpdf(np.asarray(w), mu, sigma).sum(1)
+        marginal = log_q - np.asarray(jax.vmap(lambda w: prior.log_prob(w).sum())(w))
+        assert float(prior.kl_from_gaussian(mu, sigma).sum()) > marginal.mean()
+
+    def test_draws_have_the_density(self):
+        """One weight alone is a Student t with 2a degrees of freedom and scale √(b/a)."""
+        prior = px.priors.Hierarchical(1.5, 0.6)
+        keys = jax.random.split(jax.random.key(0), 4000)
+        drawn = np.asarray(jax.vmap(lambda k: prior.sample(k, (1,), jnp.float32))(keys))[:, 0]
+        reference = stats.t(3.0, scale=np.sqrt(0.6 / 1.5))
+        assert stats.kstest(drawn, reference.cdf).pvalue > 0.01
+
+    def test_inputs_share_a_variance_whatever_the_layout(self):
+        """(out, in) in Equinox and (in, out) in plain code: the group is an input's weights."""
+        prior = px.priors.Hierarchical(relevance=True)
+        params = {"a": jnp.ones((2, 5))}
+        plain = px.Model((params, lambda p, x: x @ p["a"]), prior, px.likelihoods.Gaussian(0.1))
+        assert plain.priors.network["a"]._shared(2) == (1,)
+        mlp = px.networks.MLP(2, 5, (), key=0)
+        layers = px.Model(mlp, prior, px.likelihoods.Gaussian(0.1)).priors.network.layers
+        assert layers[0].weight._shared(2) == (0,)
+        # fan-in scaling: rate / inputs
+        assert float(layers[0].weight.rate) == pytest.approx(0.5)
+
+    def test_a_useless_input_loses_its_weights(self):
+        rng = np.random.default_rng(0)
+        x = rng.normal(size=(200, 2)).astype("float32")
+        model = px.Model(
+            px.networks.MLP(2, 1, (10,), key=0),
+            px.priors.Hierarchical(relevance=True),
+            px.likelihoods.Gaussian(0.1),
+        )
+        method = px.BayesByBackprop(learning_rate=1e-2)
+        posterior = px.fit(model, (x, np.sin(2 * x[:, 0])), method, steps=20_000, batch_size=200)
+        weight = np.asarray(posterior.mu.network.layers[0].weight)
+        useful, useless = np.sqrt(np.mean(np.square(weight), axis=0))
+        assert useless < 0.1 * useful

@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -83,6 +84,7 @@ class VariationalPhase(Phase):
     temperature: Any
     warmup: Any
     initial_rho: Any
+    alone: bool = eqx.field(static=True, default=True)  # not one of several under vmap
 
     title: ClassVar[str] = "Bayes by Backprop"
 
@@ -202,9 +204,10 @@ class VariationalPhase(Phase):
         Blundell's weights halve from one minibatch to the next and are soon below what float32
         resolves, as is a warm-up's beginning. A CPU gains from the branch in any case: its two
         results are stored, and not computed anew for every moment of the optimiser (unless the
-        compiler computes all at once). A GPU would have to ask the host which way to go.
+        compiler computes all at once). A GPU would have to ask the host which way to go, and
+        members of an ensemble would go both ways.
         """
-        if jax.default_backend() != "cpu" or multi_output_fusion():
+        if jax.default_backend() != "cpu" or multi_output_fusion() or not self.alone:
             return self._shift_and_scale(state, w, g, kl_scale)
         share = kl_scale * self.plan.total / self.plan.batches
         return jax.lax.cond(
@@ -364,8 +367,9 @@ class BayesByBackprop(Method):
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
         numbers = (self.learning_rate, self.temperature, self.kl_warmup, self.initial_rho)
+        rate, temperature, warmup, initial_rho = (jnp.asarray(v) for v in numbers)
         # they travel as arrays, so that another rate or temperature compiles nothing
         choices = dataclasses.replace(
             self, learning_rate=1.0, temperature=1.0, kl_warmup=0.0, initial_rho=0.0
         )
-        return [VariationalPhase(model, plan, choices, *(jnp.asarray(v) for v in numbers))]
+        return [VariationalPhase(model, plan, choices, rate, temperature, warmup, initial_rho)]

@@ -1,5 +1,6 @@
 r"""Deep ensembles (Lakshminarayanan et al. 2017): networks from different starts, side by side."""
 
+import dataclasses
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -7,11 +8,12 @@ import jax
 import jax.numpy as jnp
 
 from .._checks import whole
+from .._noise import noise_key
 from ..data import Batch, Data
 from ..model import Model
 from ..posteriors import Draws, GaussianMixture, Posterior
 from .base import Draw, Info, Method, Phase, Plan, Start, check_optimizer, choose
-from .bayes_by_backprop import BayesByBackprop, VariationalState
+from .bayes_by_backprop import BayesByBackprop, VariationalPhase, VariationalState
 from .point import MaximumAPosteriori, MaximumLikelihood
 
 
@@ -58,12 +60,12 @@ class EnsemblePhase(Phase):
                 member = eqx.tree_at(lambda m: m.temperature, member, temperature)
             return member.step(state, batch, key)
 
-        keys = jax.random.split(key, self.members)
+        keys = jax.random.split(noise_key(key), self.members)
         state, info = jax.vmap(one)(state, keys, self.temperatures)
         return state, Info(jax.tree.map(jnp.mean, info.terms))
 
     def report(self, state: Any, key: jax.Array) -> dict[str, jax.Array]:
-        keys = jax.random.split(key, self.members)
+        keys = jax.random.split(noise_key(key), self.members)
         return jax.tree.map(jnp.mean, jax.vmap(self.member.report)(state, keys))
 
     def blame(self, state: Any, term: str) -> str:
@@ -141,5 +143,7 @@ class DeepEnsemble(Method):
             kind = MaximumAPosteriori if method == "map" else MaximumLikelihood
             method = kind(self.learning_rate, self.schedule, self.optimizer)
         (member,) = method.phases(model, plan)
+        if isinstance(member, VariationalPhase):
+            member = dataclasses.replace(member, alone=False)
         ladder = None if self.temperatures is None else jnp.asarray(self.temperatures)
         return [EnsemblePhase(model, plan, member, self.members, ladder)]

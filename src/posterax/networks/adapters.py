@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._tree import is_key, named_leaves
+from ..data import shuffle
 from .footprint import footprint
 
 
@@ -42,7 +43,8 @@ class Network(eqx.Module):
         leaves, treedef = jax.tree.flatten(self.params)
         keys = jax.random.split(key, max(len(leaves), 1))
         fresh = [
-            jax.random.permutation(k, leaf.reshape(-1)).reshape(leaf.shape)
+            # no sort: it takes long to compile
+            leaf.reshape(-1)[shuffle(jnp.arange(leaf.size), leaf.size, k)].reshape(leaf.shape)
             for k, leaf in zip(keys, leaves, strict=False)
         ]
         return jax.tree.unflatten(treedef, fresh)

@@ -67,6 +67,13 @@ class BayesianEstimator(BaseEstimator):
         self._scale(rows)
         self._seed()
         model = self._model(len(rows.x))
+        if previous is not None and _sizes(previous.model) != _sizes(model):
+            before, now = _sizes(previous.model), _sizes(model)
+            raise ValueError(
+                f"warm_start=True continues a network with {before[0]} columns, hidden layers "
+                f"{before[1:-1]} and {before[-1]} outputs, but this one needs {now[0]}, "
+                f"{now[1:-1]} and {now[-1]}: set warm_start=False"
+            )
         self.posterior_ = self._fit(model, rows, self._method(), previous, self._fit_seed)
 
     def _update(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> None:
@@ -158,8 +165,10 @@ class BayesianEstimator(BaseEstimator):
             activation=self.activation,
             key=self._network_seed,
         )
-        prior = settings.default_prior() if self.prior is None else self.prior
-        return Model(network, prior, self._likelihood())
+        likelihood, prior = self._likelihood(), self.prior
+        if prior is None:
+            prior = settings.default_prior(likelihood.kind == "classification")
+        return Model(network, prior, likelihood)
 
     def _fit(
         self, model: Model, rows: Rows, method: Method, start: Posterior | None, seed: int
@@ -172,7 +181,7 @@ class BayesianEstimator(BaseEstimator):
             validation = Validation(x, y, every=self._look_every(len(rows.x)), patience=patience)
         n = len(rows.x)
         budget = settings.make_budget(method, n, self.epochs, self.steps, self.batch_size)
-        if budget.batch_size in (None, n):
+        if budget.batch_size in (None, n) and n <= settings.FULL_BATCH:
             rows = padded(rows)
             budget = budget._replace(batch_size=None if method.full_batch else len(rows.x))
         return fit(
@@ -270,6 +279,11 @@ def _member(method: Method, index: int) -> Any:
     if method.temperatures is None:
         return method.inside
     return dataclasses.replace(method.inside, temperature=method.temperatures[index])
+
+
+def _sizes(model: Model) -> tuple[int, ...]:
+    layers = model.network.params.layers
+    return (layers[0].weight.shape[1], *(layer.weight.shape[0] for layer in layers))
 
 
 def _name(estimator: BaseEstimator) -> str:

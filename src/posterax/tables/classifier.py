@@ -68,7 +68,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         activation: str = "relu",
         prior: Any = None,
         members: int = 6,
-        temperature: Any = (0.1, 0.5),
+        temperature: Any = (0.02, 0.5),
         class_weight: Any = None,
         epochs: float | None = None,
         steps: int | None = None,
@@ -152,9 +152,10 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
     def predictive(self, X: Any, *, samples: int | None = None) -> Predictive:
         check_is_fitted(self, "posterior_")
         if len(self.classes_) == 1:
+            only = self.classes_.tolist()[0]
             raise ValueError(
-                f"y had one class at fit, {self.classes_[0]!r}: there is nothing to be uncertain "
-                "about; fit with rows of two classes or more"
+                f"y had one class at fit, {only!r}: there is nothing to be uncertain about; fit "
+                "with rows of two classes or more"
             )
         return super().predictive(X, samples=samples)
 
@@ -188,15 +189,15 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
             self.classes_ = np.unique(y if classes is None else np.asarray(classes))
         elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise ValueError(
-                f"classes must be the same at every partial_fit, {list(self.classes_)}, got "
-                f"{list(np.unique(classes))}"
+                f"classes must be the same at every partial_fit, {self.classes_.tolist()}, got "
+                f"{np.unique(classes).tolist()}"
             )
         labels = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
         unknown = self.classes_[labels] != y
         if np.any(unknown):
             raise ValueError(
-                f"y holds the label {y[unknown][0]!r}, which is not among the classes "
-                f"{list(self.classes_)}: name all of them in the first partial_fit(classes=…)"
+                f"y holds the label {y[unknown].tolist()[0]!r}, which is not among the classes "
+                f"{self.classes_.tolist()}: name all of them in the first partial_fit(classes=…)"
             )
         return labels
 

@@ -4,7 +4,6 @@ They were chosen on validation splits; docs/tables.md has the study.
 """
 
 import dataclasses
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -88,13 +87,13 @@ def _variational(rate: float, members: int, temperature: Any) -> Method:
         ) from None
     inside = BayesByBackprop(learning_rate=rate, initial_rho=INITIAL_RHO)
     if members == 1:
-        return dataclasses.replace(inside, temperature=math.sqrt(cold * warm))
+        return dataclasses.replace(inside, temperature=ends[0])  # alone, the cautious one
     return DeepEnsemble(members, inside, tuple(np.geomspace(*ends, members).tolist()))
 
 
-def default_prior() -> priors.Prior:
-    """Widths are learned, one for each input of each layer."""
-    return priors.Hierarchical(1.0, 1.0, relevance=True)
+def default_prior(classes: bool) -> priors.Prior:
+    """Widths are learned: one for each layer, in regression one for each input of each layer."""
+    return priors.Hierarchical(1.0, 1.0, relevance=not classes)
 
 
 def layer_sizes(hidden_layer_sizes: Any, n: int) -> tuple[int, ...]:

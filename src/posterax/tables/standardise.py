@@ -63,11 +63,9 @@ def distinct(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Rows:
 
 
 def padded(rows: Rows) -> Rows:
-    """A small table with rows of weight 0 added, up to a size it shares with others."""
+    """A table with rows of weight 0 added, up to a power of two that it shares with others."""
     n = len(rows.x)
-    size = n if n > MERGED_ROWS else max(LEAST_ROWS, 1 << (n - 1).bit_length())
-    if n > LEAST_ROWS:
-        size = min(size, -(-n // 32) * 32)
+    size = max(LEAST_ROWS, 1 << (n - 1).bit_length())
     fill = lambda a: np.concatenate([a, np.repeat(a[:1], size - n, axis=0)])  # noqa: E731
     return Rows(fill(rows.x), fill(rows.y), np.concatenate([rows.weight, np.zeros(size - n)]))
 
