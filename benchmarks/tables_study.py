@@ -2,21 +2,28 @@
 
 Every candidate differs from the defaults in what its name says, and is scored on validation rows:
 a fifth of the training rows of each split. No test row of a split is seen in that split. Writes
-``benchmarks/results/tables-study-{regressor,classifier}.json`` and prints the docs' table.
+``benchmarks/results/tables-study-{regressor,classifier,large}.json`` and prints the docs' table.
 """
 
 import argparse
 import json
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 
 import posterax as px
-from benchmarks.tables import SCALED, classifiers, regressors, score_classifier, score_regressor
-from benchmarks.tabular import Table, tables
+from benchmarks.tables import (
+    SCALED,
+    classifiers,
+    facts,
+    regressors,
+    score_classifier,
+    score_regressor,
+)
+from benchmarks.tabular import Table, large_tables, tables
 
 RESULTS = Path(__file__).parent / "results"
 relevance = px.priors.Hierarchical(relevance=True)
@@ -49,6 +56,20 @@ CLASSIFIERS: dict[str, dict[str, Any]] = {
     "two layers of 50": {"hidden_layer_sizes": (50, 50)},
     "a quarter of the steps": {"steps": 2000},
 }
+LARGE: dict[str, dict[str, Any]] = {
+    "the defaults": {},
+    "two layers of 50": {"hidden_layer_sizes": (50, 50)},
+    "two layers of 100": {"hidden_layer_sizes": (100, 100)},
+    "two layers of 200": {"hidden_layer_sizes": (200, 200)},
+    "one layer of 100": {"hidden_layer_sizes": (100,)},
+    "100 epochs": {"epochs": 100},
+    "two layers of 100, 100 epochs": {"hidden_layer_sizes": (100, 100), "epochs": 100},
+}
+KINDS: dict[str, Any] = {
+    "regressor": (REGRESSORS, lambda: [t for t in tables() if not t.classes], 3),
+    "classifier": (CLASSIFIERS, lambda: [t for t in tables() if t.classes], 3),
+    "large": (LARGE, large_tables, 1),
+}
 
 
 def score(table: Table, split: int, settings: dict[str, Any] | None) -> Any:
@@ -67,46 +88,45 @@ def score(table: Table, split: int, settings: dict[str, Any] | None) -> Any:
     return scores | {"seconds": time.perf_counter() - began}
 
 
-def markdown(results: dict[str, Any], classes: bool) -> str:
-    """NLL of each candidate on each set, and how far it is from the defaults on average."""
+def row(results: dict[str, Any]) -> str:
+    """Error, NLL and the share of 90 % intervals that hold y, for each set."""
+    cells = []
+    for splits in results.values():
+        mean = {k: np.mean([s[k] for s in splits]) for k in splits[0]}
+        classes = "inside" not in mean
+        error = f"{100 * mean['error']:.2f} %" if classes else f"{mean['error']:.3g}"
+        inside = "" if classes else f" / {100 * mean['inside']:.0f} %"
+        cells.append(f"{error} / {mean['nll']:.3f}{inside}")
+    return " | ".join(cells)
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """One row for each candidate."""
     names = list(next(iter(results.values())))
-    lines = ["| candidate | " + " | ".join(names) + " |", "| --- |" + " ---: |" * len(names)]
-    for candidate, by_table in results.items():
-        cells = []
-        for splits in by_table.values():
-            mean = {k: np.mean([s[k] for s in splits]) for k in splits[0]}
-            error = f"{100 * mean['error']:.2f} %" if classes else f"{mean['error']:.3g}"
-            inside = "" if classes else f" / {100 * mean['inside']:.0f} %"
-            cells.append(f"{error} / {mean['nll']:.3f}{inside}")
-        lines.append(f"| {candidate} | " + " | ".join(cells) + " |")
+    lines = ["| | " + " | ".join(names) + " |", "| --- |" + " ---: |" * len(names)]
+    lines += [f"| {candidate} | {row(by_table)} |" for candidate, by_table in results.items()]
     return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kind", choices=("regressor", "classifier"))
-    parser.add_argument("--splits", type=int, default=3)
-    parser.add_argument("--candidates", nargs="*", default=[])
+    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
-    classes = options.kind == "classifier"
-    candidates: dict[str, Any] = dict(CLASSIFIERS if classes else REGRESSORS)
-    candidates = {k: v for k, v in candidates.items() if k in (options.candidates or candidates)}
-    candidates["scikit-learn's MLP, standardised"] = None
-    path = RESULTS / f"tables-study-{options.kind}.json"
-    results: dict[str, Any] = {}
-    for candidate, settings in candidates.items():
-        results[candidate] = {}
-        for table in (t for t in tables() if t.classes == classes):
-            splits = [score(table, split, settings) for split in range(options.splits)]
-            results[candidate][table.name] = splits
-        print(candidate, file=sys.stderr, flush=True)
-        print(
-            markdown({candidate: results[candidate]}, classes).splitlines()[-1],
-            file=sys.stderr,
-            flush=True,
-        )
-        path.write_text(json.dumps(results, indent=1) + "\n")
-    print(markdown(results, classes))
+    candidates, load, splits = KINDS[options.kind]
+    candidates = candidates | {"scikit-learn's MLP, standardised": None}
+    found = load()
+    tasks = [(c, table, split) for c in candidates for table in found for split in range(splits)]
+    scores = Parallel(options.jobs, verbose=5)(
+        delayed(score)(table, split, candidates[c]) for c, table, split in tasks
+    )
+    results: dict[str, Any] = {c: {table.name: [] for table in found} for c in candidates}
+    for (candidate, table, _), result in zip(tasks, scores, strict=True):
+        results[candidate][table.name].append(result)
+    path = options.out / f"tables-study-{options.kind}.json"
+    path.write_text(json.dumps(facts() | {"results": results}, indent=1) + "\n")
+    print(markdown(results))
 
 
 if __name__ == "__main__":

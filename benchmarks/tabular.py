@@ -45,12 +45,9 @@ class Table(NamedTuple):
 
 def tables() -> list[Table]:
     """All nine; the UCI sets come with the splits of Hernández-Lobato and Adams (2015)."""
-    folder = os.environ.get("POSTERAX_DATA")
-    if not folder:
-        raise SystemExit("POSTERAX_DATA must name the directory that holds uci/*.npz")
     found = []
     for name, file in UCI.items():
-        stored = np.load(Path(folder) / "uci" / f"{file}.npz", allow_pickle=False)
+        stored = np.load(_folder() / "uci" / f"{file}.npz", allow_pickle=False)
         splits = [
             (stored[f"train_idx_{i:02d}"], stored[f"test_idx_{i:02d}"]) for i in range(SPLITS)
         ]
@@ -60,6 +57,28 @@ def tables() -> list[Table]:
         classes = name != "diabetes"
         found.append(Table(name, classes, x, y, random_splits(y, classes)))
     return found
+
+
+def _folder() -> Path:
+    folder = os.environ.get("POSTERAX_DATA")
+    if not folder:
+        raise SystemExit("POSTERAX_DATA must name the directory that holds uci/*.npz")
+    return Path(folder)
+
+
+def large_tables() -> list[Table]:
+    """Two with tens of thousands of rows, one split each: for the study of defaults only."""
+    folder = _folder()
+    protein = np.load(folder / "uci" / "protein-tertiary-structure.npz", allow_pickle=False)
+    split = [(protein["train_idx_00"], protein["test_idx_00"])]
+    trees = np.load(folder / "bandits" / "covertype_subset.npz", allow_pickle=False)
+    one_hot = [np.eye(int(trees[k].max()))[trees[k] - 1] for k in ("wilderness_area", "soil_type")]
+    x = np.hstack([trees["x_numeric"].astype(float), *one_hot])[:40_000]
+    y = trees["y"][:40_000].astype(int)
+    return [
+        Table("protein", False, protein["x"], protein["y"], split),
+        Table("covertype", True, x, y, random_splits(y, True)[:1]),
+    ]
 
 
 def random_splits(y: np.ndarray, classes: bool) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -128,7 +128,8 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class."""
-        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+        best = np.argmax(self.predict_proba(X), axis=1)
+        return self.classes_[best]
 
     def predict_proba(self, X: Any, return_std: bool = False) -> Any:
         """Class probabilities, averaged over the posterior, in the order of ``classes_``.
