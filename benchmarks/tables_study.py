@@ -32,8 +32,10 @@ arrays = px.priors.Hierarchical()
 REGRESSORS: dict[str, dict[str, Any]] = {
     "the defaults": {},
     "temperature 1": {"temperature": 1.0},
-    "temperature 0.22": {"temperature": 0.22},
+    "temperature 0.25": {"temperature": 0.25},
+    "temperatures 0.1 to 0.3": {"temperature": (0.1, 0.3)},
     "temperatures 0.05 to 1": {"temperature": (0.05, 1.0)},
+    "Gaussian noise": {"noise": "gaussian"},
     "one noise for all rows": {"noise": "learned"},
     "one network": {"members": 1},
     "prior Gaussian(1)": {"prior": px.priors.Gaussian(1.0)},
@@ -72,6 +74,13 @@ KINDS: dict[str, Any] = {
 }
 
 
+class GaussianNoise(px.BayesianRegressor):
+    """The regressor with thin tails."""
+
+    def _likelihood(self) -> Any:
+        return px.likelihoods.Gaussian("predicted")
+
+
 def score(table: Table, split: int, settings: dict[str, Any] | None) -> Any:
     """One candidate on one validation split; ``None`` is scikit-learn's MLP, standardised."""
     train, held = table.validation(split)
@@ -82,6 +91,8 @@ def score(table: Table, split: int, settings: dict[str, Any] | None) -> Any:
     began = time.perf_counter()
     if settings is not None:
         model.set_params(**settings)
+        if settings.get("noise") == "gaussian":
+            model = GaussianNoise(**model.get_params() | {"noise": "predicted"})
     scores = (
         score_classifier(model, *data) if table.classes else score_regressor(name, model, *data)
     )

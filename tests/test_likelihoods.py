@@ -214,3 +214,16 @@ def test_exposure_scales_the_predicted_counts():
     once, twice = (posterior.predict((x, k * exposure)).mean for k in (1, 2))
     assert once.shape == (5,)
     np.testing.assert_allclose(twice, 2 * once, rtol=1e-5)
+
+
+@pytest.mark.parametrize("df", [2.5, 4, 5, 8, 30])
+def test_student_t_agrees_with_scipy(df):
+    """Even degrees of freedom have a distribution function of their own."""
+    likelihood = px.likelihoods.StudentT(df, 2.0)
+    y = np.array([-50, -3, -1, 0, 0.5, 4, 100])[:, None].astype("float32")
+    outputs, reference = jnp.full((7, 1), 0.5), stats.t(df, 0.5, 2.0)
+    distribution = likelihood.distribution(outputs, {})
+    np.testing.assert_allclose(distribution.cdf(y), reference.cdf(y), atol=2e-6)
+    log_prob = likelihood.log_prob(outputs, jnp.asarray(y), {}, None)
+    np.testing.assert_allclose(log_prob, reference.logpdf(y)[:, 0], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(distribution.log_prob(y)[:, 0], log_prob, rtol=1e-5, atol=1e-5)

@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_array, column_or_1d
 from .. import likelihoods
 from ..likelihoods import Likelihood
 from ..predictive import Predictive
+from . import settings
 from .base import BayesianEstimator
 from .standardise import Rows, Standardiser, standardiser
 
@@ -27,8 +28,9 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         hidden_layer_sizes: widths of the hidden layers (default: by the number of rows).
         activation: ``"relu"``, ``"tanh"``, ``"silu"``, …
         prior: a prior of ``px.priors`` over the weights; the default learns its widths.
-        noise: ``"predicted"`` (a deviation for every row, from the network), ``"learned"`` (one
-            for all rows), or a known deviation in the units of ``y``.
+        noise: ``"predicted"`` (a scale for every row, from the network) or ``"learned"`` (one for
+            all rows), both of a Student t with 8 degrees of freedom, so that a few outliers do
+            not rule; or the known deviation of Gaussian noise, in the units of ``y``.
         members: networks fitted side by side, for Bayes by Backprop and deep ensembles.
         temperature: weight of the KL in Bayes by Backprop, a number or a pair (coldest, warmest)
             between which the members are spread; 1 is the posterior, below 1 the data count
@@ -67,7 +69,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         prior: Any = None,
         noise: Any = "predicted",
         members: int = 6,
-        temperature: Any = (0.1, 0.5),
+        temperature: Any = (0.1, 0.7),
         epochs: float | None = None,
         steps: int | None = None,
         batch_size: int | None = None,
@@ -183,7 +185,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
 
     def _likelihood(self) -> Likelihood:
         if isinstance(self.noise, str):
-            return likelihoods.Gaussian(self.noise, initial=0.3)
+            return likelihoods.StudentT(settings.DEGREES, self.noise, initial=0.3)
         noise = np.asarray(self.noise, np.float64) / self.y_scaling_.scale
         return likelihoods.Gaussian(noise)
 

@@ -30,6 +30,7 @@ METHODS = (
     "nuts",
 )
 
+DEGREES = 8.0  # of freedom, of the noise in regression
 LEARNING_RATE = 1e-2
 INITIAL_RHO = -4.0
 FULL_BATCH = 300  # rows up to which every step sees all of them

@@ -1,0 +1,81 @@
+"""What a likelihood knows; every likelihood of this package is one."""
+
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import numpy as np
+import numpyro.distributions as dist
+
+from ..priors import Gaussian as GaussianPrior
+
+Kind = Literal["regression", "counts", "classification"]
+
+
+class Likelihood(eqx.Module):
+    """p(y | outputs); subclasses give ``distribution`` and say what fits.
+
+    ``params`` are the likelihood's own parameters, ``side`` what comes with the inputs but not
+    through the network (an exposure).
+    """
+
+    @property
+    def kind(self) -> Kind:
+        """How predictions are summarised: by moments, or by class probabilities."""
+        return "regression"
+
+    def init(self, target_shape: tuple[int, ...]) -> dict[str, Any]:
+        """Initial values of own parameters."""
+        return {}
+
+    def priors(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Priors of own parameters: by default standard around their initial values."""
+        return {name: GaussianPrior(1.0, np.asarray(value)) for name, value in params.items()}
+
+    def split(self, x: Any) -> tuple[Any, Any]:
+        """Inputs of the network, and what the likelihood reads itself."""
+        return x, None
+
+    def distribution(self, outputs: jax.Array, params: Any, side: Any = None) -> dist.Distribution:
+        """The distribution of y given outputs, one per example."""
+        raise NotImplementedError
+
+    def log_prob(self, outputs: jax.Array, y: jax.Array, params: Any, side: Any) -> jax.Array:
+        """log p(y | outputs) of each example."""
+        log_prob = self.distribution(outputs, params, side).log_prob(y)
+        return log_prob.reshape(log_prob.shape[0], -1).sum(-1)
+
+    def probabilities(self, outputs: jax.Array, params: Any, side: Any) -> jax.Array:
+        """Class probabilities with the classes last, for classification."""
+        return self.distribution(outputs, params, side).probs
+
+    def outputs_for(self, target_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The output shape of one example that fits targets of this shape."""
+        return target_shape
+
+    def target_for(self, output_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The target shape of one example that fits outputs of this shape."""
+        return output_shape
+
+    def check(self, output_shape: tuple[int, ...], y: Any) -> tuple[int, ...]:
+        """The shape of one target, once outputs and targets fit each other."""
+        target = tuple(np.shape(y)[1:])
+        # one output may be given as (N,) or (N, 1)
+        shapes = [target] if target not in ((), (1,)) else [(), (1,)]
+        for shape in shapes:
+            if self.outputs_for(shape) == output_shape[1:]:
+                return shape
+        raise ValueError(
+            f"y has shape {np.shape(y)} and the network's output {output_shape}: "
+            f"{type(self).__name__} needs an output of shape "
+            f"{(output_shape[0], *self.outputs_for(shapes[-1]))} for it"
+        )
+
+    def check_values(self, y: np.ndarray, output_shape: tuple[int, ...]) -> None:
+        """Refuse target values outside the support."""
+
+
+def check_support(y: np.ndarray, fits: np.ndarray, expected: str) -> None:
+    if not np.all(fits):
+        first = tuple(int(i) for i in np.argwhere(~fits)[0])
+        raise ValueError(f"y must hold {expected}, got {y[first]} at {first}")

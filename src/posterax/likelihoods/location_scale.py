@@ -1,0 +1,158 @@
+"""Regression: a location from the network, and a scale known, learned or predicted."""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+
+from ..priors.base import positive
+from .base import Likelihood
+
+
+def _check_noise(noise: Any, name: str = "noise") -> Any:
+    if isinstance(noise, str):
+        if noise not in ("learned", "predicted"):
+            raise ValueError(
+                f"{name} must be a positive number, 'learned' or 'predicted', got {noise!r}"
+            )
+        return noise
+    return positive(name, noise)
+
+
+class _LocationScale(Likelihood):
+    """Location from the network; scale known, learned, or from the network too."""
+
+    noise: Any
+    initial: Any
+
+    def init(self, target_shape: tuple[int, ...]) -> dict[str, Any]:
+        if self._noise_is("learned"):
+            return {"log_noise": jnp.full(target_shape, np.log(self.initial))}
+        return {}
+
+    def _noise_is(self, word: str) -> bool:
+        return isinstance(self.noise, str) and self.noise == word
+
+    def outputs_for(self, target_shape: tuple[int, ...]) -> tuple[int, ...]:
+        if self._noise_is("predicted"):
+            return (*target_shape[:-1], 2 * (target_shape[-1] if target_shape else 1))
+        return target_shape
+
+    def target_for(self, output_shape: tuple[int, ...]) -> tuple[int, ...]:
+        if self._noise_is("predicted"):
+            return (*output_shape[:-1], output_shape[-1] // 2)
+        return output_shape
+
+    def check(self, output_shape: tuple[int, ...], y: Any) -> tuple[int, ...]:
+        shape = super().check(output_shape, y)
+        if self._noise_is("predicted") and shape == ():
+            return (1,)  # two outputs an example stand for targets of shape (N, 1)
+        each = () if isinstance(self.noise, str) else np.shape(self.noise)
+        if each != shape[len(shape) - len(each) :]:
+            raise ValueError(
+                f"noise must be one number or one per output, shape {shape}, got shape {each}"
+            )
+        return shape
+
+    def location_scale(self, outputs: jax.Array, params: Any) -> tuple[jax.Array, jax.Array]:
+        """Location and scale of y, both in the shape of the targets."""
+        if self._noise_is("predicted"):
+            location, raw = jnp.split(outputs, 2, axis=-1)
+            # softplus keeps the scale positive; the floor keeps its logarithm finite
+            return location, jax.nn.softplus(raw) + 1e-4
+        if self._noise_is("learned"):
+            return outputs, jnp.broadcast_to(jnp.exp(params["log_noise"]), outputs.shape)
+        return outputs, jnp.broadcast_to(jnp.asarray(self.noise, outputs.dtype), outputs.shape)
+
+
+class Gaussian(_LocationScale):
+    r"""y ~ N(f(x), noise²): regression.
+
+    Args:
+        noise: the standard deviation of y around the network's output. A number (or one per
+            output) when it is known; ``"learned"`` for one parameter per output with a prior
+            N(log initial, 1) on its logarithm; ``"predicted"`` for a network with 2 × D outputs,
+            means and then raw scales, σ = softplus(raw) (heteroscedastic).
+        initial: where learned noise starts.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import posterax as px
+        >>> likelihood = px.likelihoods.Gaussian(noise=0.5)
+        >>> y = jnp.zeros((1, 1))
+        >>> print(likelihood.log_prob(y, y, {}, None).round(4))
+        [-0.2258]
+    """
+
+    def __init__(self, noise: Any = 0.1, *, initial: float = 0.1):
+        self.noise, self.initial = _check_noise(noise), float(positive("initial", initial))
+
+    def distribution(self, outputs: jax.Array, params: Any, side: Any = None) -> dist.Distribution:
+        return dist.Normal(*self.location_scale(outputs, params))
+
+
+class StudentT(_LocationScale):
+    """y ~ f(x) + noise · t(df): regression with outliers.
+
+    Args:
+        df: degrees of freedom; above 2, so that the variance exists.
+        noise: as in [`Gaussian`][posterax.likelihoods.Gaussian]; the scale of the t.
+        initial: where learned noise starts.
+    """
+
+    df: Any
+
+    def __init__(self, df: float = 4.0, noise: Any = 0.1, *, initial: float = 0.1):
+        self.noise, self.initial = _check_noise(noise), float(positive("initial", initial))
+        if not df > 2:
+            raise ValueError(f"df must be above 2 so that y has a variance, got {df!r}")
+        self.df = float(df)
+
+    def distribution(self, outputs: jax.Array, params: Any, side: Any = None) -> dist.Distribution:
+        location, scale = self.location_scale(outputs, params)
+        if self.df % 2 == 0 and self.df <= MOST_TERMS:
+            return EvenStudentT(int(self.df), location, scale)
+        return dist.StudentT(self.df, location, scale)
+
+    def log_prob(self, outputs: jax.Array, y: jax.Array, params: Any, side: Any) -> jax.Array:
+        # numpyro's, with what depends on df alone computed once and not for every example
+        location, scale = self.location_scale(outputs, params)
+        half = 0.5 * (self.df + 1)
+        constant = (
+            math.lgamma(half) - math.lgamma(0.5 * self.df) - 0.5 * math.log(self.df * math.pi)
+        )
+        z = (y - location) / scale
+        log_prob = constant - jnp.log(scale) - half * jnp.log1p(jnp.square(z) / self.df)
+        return log_prob.reshape(log_prob.shape[0], -1).sum(-1)
+
+
+MOST_TERMS = 32
+
+
+class EvenStudentT(dist.StudentT):
+    r"""Student's t for even degrees of freedom, whose distribution function is a short sum.
+
+    With sin θ = t / √(ν + t²): F(t) = ½ + ½ sin θ Σₖ cₖ cos²ᵏ θ, k = 0 … ν/2 − 1, c₀ = 1 and
+    cₖ = cₖ₋₁ (2k − 1) / 2k (Abramowitz and Stegun, 26.7.4). Quantiles of a mixture evaluate it
+    thousands of times, and the incomplete beta function in its place takes long.
+    """
+
+    pytree_aux_fields = ("even",)
+
+    def __init__(self, df: int, loc: Any, scale: Any, *, validate_args: bool | None = None):
+        self.even = df
+        super().__init__(float(df), loc, scale, validate_args=validate_args)
+
+    def cdf(self, value: Any) -> jax.Array:
+        """P(Y ≤ value)."""
+        t = (value - self.loc) / self.scale
+        cosine = self.even / (self.even + jnp.square(t))
+        total, coefficient = jnp.ones_like(cosine), 1.0
+        power = cosine
+        for k in range(1, self.even // 2):
+            coefficient *= (2 * k - 1) / (2 * k)
+            total, power = total + coefficient * power, power * cosine
+        return 0.5 + 0.5 * t / jnp.sqrt(self.even + jnp.square(t)) * total
