@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 import posterax as px
+from posterax import loop
 from posterax.data import Data, Stream, shuffle
 
 shuffle_many = jax.jit(jax.vmap(shuffle, in_axes=(None, None, 0)))
@@ -164,3 +165,35 @@ def test_a_stream_carries_the_exposure_too():
     source = [((x, np.ones(4)), y), ((x[:2], np.ones(2)), y[:2])]
     posterior = px.fit(model, source, px.MaximumAPosteriori(), epochs=1, key=0)
     assert posterior.predict((x, np.ones(4))).mean.shape == (4,)
+
+
+class TestSharedPrograms:
+    """Rows are padded, so that data of similar size share one compiled program."""
+
+    @staticmethod
+    def fit(n, **options):
+        x = np.linspace(-1, 1, n)[:, None].astype("float32")
+        model = px.Model(
+            px.networks.MLP(1, 1, (4,), key=0),
+            px.priors.Gaussian(1.0),
+            px.likelihoods.Gaussian(0.1),
+        )
+        return px.fit(model, (x, x[:, 0]), px.MaximumAPosteriori(1e-2), steps=20, key=0, **options)
+
+    @pytest.mark.parametrize("full", [True, False])
+    def test_similar_sizes_compile_once(self, full):
+        options = lambda n: {"batch_size": n if full else 16}  # noqa: E731
+        self.fit(100, **options(100))
+        before = loop.run_chunk._cached._cache_size()
+        for n in (97, 99, 103, 104):
+            posterior = self.fit(n, **options(n))
+            assert posterior.record.settings["batch_size"] == options(n)["batch_size"]
+        assert loop.run_chunk._cached._cache_size() == before
+
+    def test_padding_changes_nothing(self, monkeypatch):
+        padded = self.fit(101, batch_size=101)
+        monkeypatch.setattr("posterax.prepare.SHARED_ROWS", 0)
+        exact = self.fit(101, batch_size=101)
+        for a, b in zip(jax.tree.leaves(padded.point), jax.tree.leaves(exact.point), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(padded.history["nll"], exact.history["nll"], rtol=1e-4)

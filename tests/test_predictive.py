@@ -232,3 +232,48 @@ def test_same_key_same_bits():
         assert np.all(read(first) != read(other))
     as_key = posterior.predict(X, samples=4, key=jax.random.key(1))
     np.testing.assert_array_equal(first.mean, as_key.mean)
+
+
+class TestUnits:
+    """y as people have it is shift + scale · y as the model has it."""
+
+    @pytest.mark.parametrize("kind", ["gaussian", "predicted", "student", "multivariate"])
+    def test_everything_but_outputs_changes_units(self, kind):
+        likelihood, outputs, targets = KINDS[kind]
+        inside = posterior_of(likelihood, outputs, targets).predict(X, samples=40, key=1)
+        several = targets.given == (2,)
+        shift, scale = (np.array([5.0, -2.0]), np.array([10.0, 0.5])) if several else (5.0, 10.0)
+        view = inside.in_units(shift, scale)
+        np.testing.assert_allclose(view.mean, shift + scale * inside.mean, rtol=1e-6)
+        for part in ("variance", "epistemic", "aleatoric", "total"):
+            want = np.square(scale) * getattr(inside, part)
+            np.testing.assert_allclose(getattr(view, part), want, rtol=1e-6)
+        np.testing.assert_allclose(view.std, scale * inside.std, rtol=1e-6)
+        for ours, theirs in zip(view.interval(0.8), inside.interval(0.8), strict=True):
+            np.testing.assert_allclose(ours, shift + scale * theirs, rtol=1e-6)
+        np.testing.assert_allclose(view.sample(3), shift + scale * inside.sample(3), rtol=1e-6)
+        np.testing.assert_array_equal(view.outputs(), inside.outputs())
+        y = inside.sample(1)[0]
+        density = inside.log_prob(y) - np.sum(np.log(np.broadcast_to(scale, targets.given)))
+        np.testing.assert_allclose(view.log_prob(shift + scale * y), density, atol=1e-4)
+
+    def test_changes_add_up(self):
+        inside = posterior_of(*KINDS["gaussian"]).predict(X, samples=10, key=1)
+        twice = inside.in_units(1.0, 2.0).in_units(10.0, 3.0)
+        np.testing.assert_allclose(twice.mean, inside.in_units(13.0, 6.0).mean)
+
+    def test_bad_input(self):
+        inside = posterior_of(*KINDS["gaussian"]).predict(X, samples=10, key=1)
+        for shift, scale in ((0.0, 0.0), (0.0, -1.0), (np.nan, 1.0), (np.zeros(3), 1.0)):
+            with pytest.raises(ValueError, match="shift and scale must be finite"):
+                inside.in_units(shift, scale)
+        classes = posterior_of(*KINDS["categorical"]).predict(X, samples=10, key=1)
+        with pytest.raises(ValueError, match="in_units is for regression"):
+            classes.in_units(0.0, 1.0)
+
+
+def test_small_calls_share_a_program_where_asked():
+    posterior = posterior_of(*KINDS["gaussian"])
+    whole = posterior.predict(X, samples=10, key=1, least_rows=32)
+    alone = [posterior.predict(x[None], samples=10, key=1, least_rows=32).mean for x in X]
+    np.testing.assert_array_equal(np.concatenate(alone), whole.mean)

@@ -157,6 +157,11 @@ class TestWeights:
         np.testing.assert_array_equal(rows.x, [[1.0], [2.0]])
         np.testing.assert_array_equal(rows.weight, [2.0, 4.0])
 
+    def test_weights_that_sum_to_one_are_one_row(self):
+        x, y = line()
+        with pytest.warns(UserWarning, match="sample_weight sums to 1, so the 60 rows count as"):
+            px.BayesianRegressor(**FAST).fit(x, y, np.full(60, 1 / 60))
+
     def test_class_weights_move_the_boundary(self):
         rng = np.random.default_rng(0)
         x, y = rng.normal(size=(60, 3)), (np.arange(60) % 6 == 0).astype(int)
@@ -464,6 +469,8 @@ def test_not_fitted():
         px.BayesianRegressor().predict(X)
     with pytest.raises(NotFittedError):
         px.BayesianClassifier().predict_proba(X)
+    with pytest.raises(NotFittedError):
+        px.BayesianClassifier().sample_y(X)
 
 
 def test_every_method_says_what_it_can_do():

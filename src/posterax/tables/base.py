@@ -1,6 +1,7 @@
 """What both estimators share: from a table to a posterior, and back to the table's units."""
 
 import dataclasses
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,12 @@ class BayesianEstimator(BaseEstimator):
         weight = _check_sample_weight(
             sample_weight, X, dtype=np.float64, ensure_non_negative=True, copy=True
         )
+        if sample_weight is not None and 0 < weight.sum() < 0.1 * np.count_nonzero(weight):
+            warnings.warn(
+                f"sample_weight sums to {weight.sum():.3g}, so the {len(weight)} rows count as so "
+                "many: scale the weights until their sum is the number of rows",
+                stacklevel=4,
+            )
         weight = weight * self._extra_weight(y)
         if not np.any(weight > 0):
             raise ValueError(
@@ -248,8 +255,9 @@ class BayesianEstimator(BaseEstimator):
         """
         return self.predictive(X).interval(level)
 
-    def reseeded(self, X: Any, n_samples: int, random_state: Any) -> Predictive:
+    def _reseeded(self, X: Any, n_samples: int, random_state: Any) -> Predictive:
         """The predictive with other random draws than ``predict`` uses."""
+        check_is_fitted(self, "posterior_")
         whole("n_samples", n_samples)
         seed = int(check_random_state(random_state).randint(2**31 - 1))
         before, self._predict_seed = self._predict_seed, seed

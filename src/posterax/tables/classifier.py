@@ -170,7 +170,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
             n_samples: draws of each.
             random_state: a seed.
         """
-        drawn = self.reseeded(X, n_samples, random_state).sample(n_samples)
+        drawn = self._reseeded(X, n_samples, random_state).sample(n_samples)
         return self.classes_[np.moveaxis(drawn, 0, -1)]
 
     # -- targets

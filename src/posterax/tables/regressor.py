@@ -142,7 +142,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             n_samples: draws of each.
             random_state: a seed.
         """
-        drawn = self.reseeded(X, n_samples, random_state).sample(n_samples)
+        drawn = self._reseeded(X, n_samples, random_state).sample(n_samples)
         return np.moveaxis(drawn, 0, -1)
 
     def __sklearn_tags__(self) -> Any:
