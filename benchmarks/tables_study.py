@@ -33,7 +33,6 @@ REGRESSORS: dict[str, dict[str, Any]] = {
     "the defaults": {},
     "temperature 1": {"temperature": 1.0},
     "temperature 0.25": {"temperature": 0.25},
-    "temperatures 0.1 to 0.3": {"temperature": (0.1, 0.3)},
     "temperatures 0.05 to 1": {"temperature": (0.05, 1.0)},
     "Gaussian noise": {"noise": "gaussian"},
     "one noise for all rows": {"noise": "learned"},
@@ -61,15 +60,14 @@ CLASSIFIERS: dict[str, dict[str, Any]] = {
 LARGE: dict[str, dict[str, Any]] = {
     "the defaults": {},
     "two layers of 50": {"hidden_layer_sizes": (50, 50)},
-    "two layers of 100": {"hidden_layer_sizes": (100, 100)},
     "two layers of 200": {"hidden_layer_sizes": (200, 200)},
     "one layer of 100": {"hidden_layer_sizes": (100,)},
+    "two layers of 50, 100 epochs": {"hidden_layer_sizes": (50, 50), "epochs": 100},
     "100 epochs": {"epochs": 100},
-    "two layers of 100, 100 epochs": {"hidden_layer_sizes": (100, 100), "epochs": 100},
 }
 KINDS: dict[str, Any] = {
     "regressor": (REGRESSORS, lambda: [t for t in tables() if not t.classes], 3),
-    "classifier": (CLASSIFIERS, lambda: [t for t in tables() if t.classes], 3),
+    "classifier": (CLASSIFIERS, lambda: [t for t in tables() if t.classes], 5),
     "large": (LARGE, large_tables, 1),
 }
 

@@ -98,9 +98,9 @@ def default_prior(classes: bool) -> priors.Prior:
 
 
 def layer_sizes(hidden_layer_sizes: Any, n: int) -> tuple[int, ...]:
-    """The widths of the hidden layers; more data carry a second layer."""
+    """The widths of the hidden layers; more data carry a second layer, and wider ones."""
     if hidden_layer_sizes is None:
-        return (50,) if n <= FULL_BATCH * 4 else (50, 50)
+        return (50,) if n <= 2_000 else (50, 50) if n <= 10_000 else (100, 100)
     if isinstance(hidden_layer_sizes, Sequence) and not isinstance(hidden_layer_sizes, str):
         return tuple(whole("hidden_layer_sizes", size) for size in hidden_layer_sizes)
     return (whole("hidden_layer_sizes", hidden_layer_sizes),)

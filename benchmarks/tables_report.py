@@ -1,0 +1,20 @@
+"""``python -m benchmarks.tables_report``: the tables of docs/tables.md from ``benchmarks/results``."""
+
+import json
+
+from benchmarks import tables, tables_study
+from benchmarks.report import RESULTS, ROOT, replace
+
+
+def main() -> None:
+    page = ROOT / "docs/tables.md"
+    for kind in tables_study.KINDS:
+        path = RESULTS / f"tables-study-{kind}.json"
+        if path.exists():
+            text = tables_study.markdown(json.loads(path.read_text())["results"])
+            replace(page, f"study-{kind}", text)
+    replace(page, "tables", tables.markdown(json.loads(tables.RESULTS.read_text())["results"]))
+
+
+if __name__ == "__main__":
+    main()
