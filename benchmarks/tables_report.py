@@ -1,4 +1,4 @@
-"""``python -m benchmarks.tables_report``: the tables of docs/tables.md from ``benchmarks/results``."""
+"""``python -m benchmarks.tables_report``: fills the tables of docs/tables.md from the results."""
 
 import json
 

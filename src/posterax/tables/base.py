@@ -20,7 +20,7 @@ from ..infer.bayes_by_backprop import BayesByBackprop
 from ..infer.ensemble import DeepEnsemble
 from ..likelihoods import Likelihood
 from ..model import Model
-from ..posteriors import GaussianMixture, Posterior
+from ..posteriors import GaussianMixture, MeanFieldGaussian, Posterior
 from ..predictive import Predictive
 from ..validation import Validation
 from . import settings
@@ -34,6 +34,7 @@ class BayesianEstimator(BaseEstimator):
 
     posterior_: Posterior
     x_scaling_: Standardiser
+    updates_: int  # parts learned after the first
 
     # -- what a subclass gives
 
@@ -76,25 +77,29 @@ class BayesianEstimator(BaseEstimator):
                 f"{now[1:-1]} and {now[-1]}: set warm_start=False"
             )
         self.posterior_ = self._fit(model, rows, self._method(), previous, self._fit_seed)
+        self.updates_ = 0
 
     def _update(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> None:
         """The posterior so far is the prior of the new data, member by member."""
-        if not hasattr(self, "posterior_"):
+        method, before = self._method(), getattr(self, "posterior_", None)
+        known = isinstance(before, MeanFieldGaussian | GaussianMixture)
+        if not (isinstance(_member(method, 0), BayesByBackprop) and (known or before is None)):
+            raise ValueError(
+                "partial_fit needs a posterior that can be the next prior, of "
+                "method='bayes_by_backprop' and, for a classifier, of two classes or more; got "
+                f"{type(method if before is None else before).__name__}"
+            )
+        if before is None:
             rows = self._rows(X, y, sample_weight, first=True, classes=classes)
             self._scale(rows)
             self._seed()
-            method = self._method()
-            if not isinstance(_member(method, 0), BayesByBackprop):
-                raise ValueError(
-                    "partial_fit needs a posterior that can be the next prior, so "
-                    f"method='bayes_by_backprop'; got {type(method).__name__}"
-                )
-            model = self._model(len(rows.x))
-            self.posterior_ = self._fit(model, rows, method, None, self._fit_seed)
+            self.posterior_ = self._fit(
+                self._model(len(rows.x)), rows, method, None, self._fit_seed
+            )
+            self.updates_ = 0
             return
         rows = self._rows(X, y, sample_weight, first=False, classes=classes)
-        self.updates_ = getattr(self, "updates_", 0) + 1
-        before, method = self.posterior_, self._method()
+        self.updates_ += 1
         parts: list[Any] = [before]
         if isinstance(before, GaussianMixture):
             parts = [before.component(i) for i in range(before.members)]

@@ -30,7 +30,7 @@ def save(estimator: Any, path: str | Path) -> None:
     fitted: dict[str, Any] = {
         "n_features_in_": estimator.n_features_in_,
         "seeds": [estimator._network_seed, estimator._fit_seed, estimator._predict_seed],
-        "updates_": getattr(estimator, "updates_", 0),
+        "updates_": estimator.updates_,
     }
     if hasattr(estimator, "feature_names_in_"):
         fitted["feature_names_in_"] = list(estimator.feature_names_in_)
@@ -64,8 +64,7 @@ def rebuild(
     estimator.n_features_in_ = int(fitted["n_features_in_"])
     seeds = [int(seed) for seed in fitted["seeds"]]
     estimator._network_seed, estimator._fit_seed, estimator._predict_seed = seeds
-    if fitted["updates_"]:
-        estimator.updates_ = int(fitted["updates_"])
+    estimator.updates_ = int(fitted["updates_"])
     if "feature_names_in_" in fitted:
         estimator.feature_names_in_ = np.array(fitted["feature_names_in_"], dtype=object)
     if kind is BayesianClassifier:
