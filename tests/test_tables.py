@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
 from sklearn.pipeline import make_pipeline
@@ -263,10 +263,8 @@ class TestMethods:
         [
             ("deep_ensemble", {}),
             ("maximum_a_posteriori", {}),
-            ("maximum_likelihood", {}),
             ("importance_sampling", {"steps": 20}),
             ("nuts", {"steps": 20}),
-            (px.NUTS(chains=2, warmup=20, max_doublings=4), {"steps": 20}),
             (px.BayesByBackprop(estimator="local", learning_rate=1e-2), {}),
         ],
     )
@@ -488,9 +486,8 @@ class TestDefaults:
         assert regressor.score(x_test, y_test) > 0.2
         assert 0.8 < np.mean((low < y_test) & (y_test < high)) < 0.98
 
-    @pytest.mark.parametrize("load", [load_iris, load_breast_cancer])
-    def test_classes(self, load):
-        x, y = load(return_X_y=True)
+    def test_breast_cancer(self):
+        x, y = load_breast_cancer(return_X_y=True)
         x, x_test, y, y_test = train_test_split(x, y, random_state=0, stratify=y)
         classifier = px.BayesianClassifier(random_state=0).fit(x, y)
         assert classifier.score(x_test, y_test) > 0.93

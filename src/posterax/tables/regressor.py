@@ -51,9 +51,9 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         >>> from sklearn.datasets import load_diabetes
         >>> import posterax as px
         >>> X, y = load_diabetes(return_X_y=True)
-        >>> regressor = px.BayesianRegressor(steps=300, random_state=0).fit(X[:400], y[:400])
-        >>> mean, std = regressor.predict(X[400:], return_std=True)
-        >>> low, high = regressor.predict_interval(X[400:], 0.9)
+        >>> regressor = px.BayesianRegressor(steps=300, random_state=0).fit(X[:331], y[:331])
+        >>> mean, std = regressor.predict(X[331:], return_std=True)
+        >>> low, high = regressor.predict_interval(X[331:], 0.9)
         >>> bool(((low < mean) & (mean < high)).all())
         True
     """
