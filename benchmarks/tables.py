@@ -33,7 +33,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import posterax as px
-from benchmarks.tabular import SPLITS, Table, one_core, tables
+from benchmarks.tabular import SPLITS, Table, tables
 
 RESULTS = Path(__file__).parent / "results" / "tables.json"
 GP_ROWS = {False: 1000, True: 500}  # a Gaussian process takes the cube of its rows, by class
@@ -177,12 +177,6 @@ def facts() -> dict[str, Any]:
     return machine | {"device": jax.default_backend(), "versions": versions}
 
 
-def _run(table: Table, split: int, options: argparse.Namespace) -> Any:
-    if options.jobs > 1:
-        one_core()
-    return run(table, split, table.splits[split], set(options.methods))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sets", nargs="*", default=[], help="names of data sets (default: all)")
@@ -193,7 +187,8 @@ def main() -> None:
     chosen = [t for t in tables() if not options.sets or t.name in options.sets]
     tasks = [(table, split) for table in chosen for split in range(SPLITS)]
     scores = Parallel(options.jobs, verbose=5)(
-        delayed(_run)(table, split, options) for table, split in tasks
+        delayed(run)(table, split, table.splits[split], set(options.methods))
+        for table, split in tasks
     )
     results: dict[str, Any] = {t.name: {"classes": t.classes, "splits": []} for t in chosen}
     for (table, _), result in zip(tasks, scores, strict=True):

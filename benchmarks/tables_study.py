@@ -23,7 +23,7 @@ from benchmarks.tables import (
     score_classifier,
     score_regressor,
 )
-from benchmarks.tabular import Table, large_tables, one_core, tables
+from benchmarks.tabular import Table, large_tables, tables
 
 RESULTS = Path(__file__).parent / "results"
 relevance = px.priors.Hierarchical(relevance=True)
@@ -97,12 +97,6 @@ def score(table: Table, split: int, settings: dict[str, Any] | None) -> Any:
     return scores | {"seconds": time.perf_counter() - began}
 
 
-def _score(table: Table, split: int, settings: dict[str, Any] | None, jobs: int) -> Any:
-    if jobs > 1:
-        one_core()
-    return score(table, split, settings)
-
-
 def row(results: dict[str, Any]) -> str:
     """Error, NLL and the share of 90 % intervals that hold y, for each set."""
     cells = []
@@ -134,7 +128,7 @@ def main() -> None:
     found = load()
     tasks = [(c, table, split) for c in candidates for table in found for split in range(splits)]
     scores = Parallel(options.jobs, verbose=5)(
-        delayed(_score)(table, split, candidates[c], options.jobs) for c, table, split in tasks
+        delayed(score)(table, split, candidates[c]) for c, table, split in tasks
     )
     results: dict[str, Any] = {c: {table.name: [] for table in found} for c in candidates}
     for (candidate, table, _), result in zip(tasks, scores, strict=True):

@@ -89,10 +89,3 @@ def random_splits(y: np.ndarray, classes: bool) -> list[tuple[np.ndarray, np.nda
         train, test = train_test_split(rows, test_size=0.2, random_state=seed, stratify=labels)
         splits.append((train, test))
     return splits
-
-
-def one_core() -> None:
-    """Keep a worker process on one core; several with as many threads each would wait in line."""
-    cores = sorted(os.sched_getaffinity(0))
-    if len(cores) > 1:
-        os.sched_setaffinity(0, {cores[os.getpid() % len(cores)]})
