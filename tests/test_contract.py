@@ -19,6 +19,7 @@ METHODS = {
     "maximum_likelihood": (px.MaximumLikelihood(), {"epochs": 3}),
     "maximum_a_posteriori": (px.MaximumAPosteriori(), {"epochs": 3}),
     "deep_ensemble": (px.DeepEnsemble(members=2), {"epochs": 3}),
+    "ensemble_of_posteriors": (px.DeepEnsemble(2, px.BayesByBackprop()), {"epochs": 3}),
     "nuts": (px.NUTS(chains=2, warmup=8, max_doublings=3), {"steps": 6}),
     "importance_sampling": (px.ImportanceSampling(chains=4), {"steps": 8}),
 }
@@ -74,7 +75,10 @@ PARTIAL = {
     "flipout": [("regression", n) for n in NETWORKS],
     "maximum_likelihood": [("regression", "plain")],
     "maximum_a_posteriori": [("classification", "flax")],
+    "ensemble_of_posteriors": [("classification", "equinox")],
 }
+# a sampler compiles long, and its code does not know which library a network is from
+SLOW = {("nuts", "classification", "flax"), ("nuts", "regression", "plain")}
 CELLS = [
     (name, task, network)
     for name in METHODS
@@ -83,7 +87,10 @@ CELLS = [
 
 
 @pytest.mark.usefixtures("hasty_compiler")
-@pytest.mark.parametrize(("name", "task", "network"), CELLS)
+@pytest.mark.parametrize(
+    ("name", "task", "network"),
+    [pytest.param(*cell, marks=[pytest.mark.slow] * (cell in SLOW)) for cell in CELLS],
+)
 def test_contract(name, task, network, tmp_path, capsys):
     method, options = METHODS[name]
     outputs, likelihood = TASKS[task]

@@ -155,8 +155,13 @@ NETWORKS = {
 }
 
 
+SLOW = ("convolution", "used twice")
+
+
 @pytest.mark.usefixtures("hasty_compiler")
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in NETWORKS]
+)
 def test_shared_products_predict_the_same(rng, name):
     """x·(μ ± δ) from x·μ and x·δ: outputs are the network's own at every drawn weight."""
     make, count = NETWORKS[name]

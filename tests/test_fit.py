@@ -194,7 +194,7 @@ np.savez(out, *[np.asarray(a) for a in arrays], *p.history.values())
 """
 
 
-@pytest.mark.parametrize("name", ["bbb", "nuts"])
+@pytest.mark.parametrize("name", ["bbb", pytest.param("nuts", marks=pytest.mark.slow)])
 def test_killed_fits_resume_bit_for_bit(name, tmp_path):
     """``kill -9`` at three random moments, then the same call to the end."""
     script = tmp_path / "run.py"

@@ -264,7 +264,7 @@ class TestMethods:
             ("deep_ensemble", {}),
             ("maximum_a_posteriori", {}),
             ("importance_sampling", {"steps": 20}),
-            ("nuts", {"steps": 20}),
+            pytest.param("nuts", {"steps": 20}, marks=pytest.mark.slow),
             (px.BayesByBackprop(estimator="local", learning_rate=1e-2), {}),
         ],
     )

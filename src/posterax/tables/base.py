@@ -128,6 +128,9 @@ class BayesianEstimator(BaseEstimator):
             raise ValueError(
                 f"X and y must have the same number of rows, got inconsistent {len(X)} and {len(y)}"
             )
+        given = None if sample_weight is None else np.asarray(sample_weight)
+        if given is not None and given.size and not np.any(given):
+            raise _no_weight()
         weight = _check_sample_weight(
             sample_weight, X, dtype=np.float64, ensure_non_negative=True, copy=True
         )
@@ -139,9 +142,7 @@ class BayesianEstimator(BaseEstimator):
             )
         weight = weight * self._extra_weight(y)
         if not np.any(weight > 0):
-            raise ValueError(
-                "sample_weight is 0 for every row: give at least one row a weight above 0"
-            )
+            raise _no_weight()
         return distinct(X, y, weight)
 
     def _check_inputs(self, X: Any, *, reset: bool) -> np.ndarray:
@@ -292,6 +293,10 @@ def _member(method: Method, index: int) -> Any:
     if method.temperatures is None:
         return method.inside
     return dataclasses.replace(method.inside, temperature=method.temperatures[index])
+
+
+def _no_weight() -> ValueError:
+    return ValueError("sample_weight is 0 for every row: give at least one row a weight above 0")
 
 
 def _sizes(model: Model) -> tuple[int, ...]:
