@@ -403,7 +403,7 @@ BAD = {
     ),
     "weights all zero": (
         lambda: _regressor().fit(X, Y, np.zeros(20)),
-        "sample_weight is 0 for every row",
+        "sample_weight is zero for every row",
     ),
     "negative weight": (lambda: _regressor().fit(X, Y, -np.ones(20)), "[Nn]egative.*sample_weight"),
     "weights of another length": (lambda: _regressor().fit(X, Y, np.ones(3)), "sample_weight"),

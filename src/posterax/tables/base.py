@@ -296,7 +296,7 @@ def _member(method: Method, index: int) -> Any:
 
 
 def _no_weight() -> ValueError:
-    return ValueError("sample_weight is 0 for every row: give at least one row a weight above 0")
+    return ValueError("sample_weight is zero for every row: give at least one row a weight above 0")
 
 
 def _sizes(model: Model) -> tuple[int, ...]:
