@@ -199,11 +199,10 @@ class Stream:
     def _padded(self, part: Any, y_shape: tuple[int, ...], dtype: Any) -> Any:
         x, y, weight = part
         missing = self.batch_size - len(y)
-        pad = lambda a: np.concatenate([a, np.repeat(a[:1], missing, axis=0)])  # noqa: E731
         weight = np.concatenate([weight, np.zeros(missing)])
-        y = pad(y).reshape(self.batch_size, *y_shape)
+        y = pad_rows(y, self.batch_size).reshape(self.batch_size, *y_shape)
         return (
-            jax.tree.map(lambda a: cast(pad(np.asarray(a)), dtype), x),
+            jax.tree.map(lambda a: cast(pad_rows(np.asarray(a), self.batch_size), dtype), x),
             cast(y, dtype),
             weight.astype(dtype),
         )

@@ -35,9 +35,7 @@ class MeanFieldGaussian(Posterior):
 
     def antithetic(self, key: jax.Array, samples: int | None) -> Particles:
         n = 100 if samples is None else samples
-        # μ + δ and μ − δ are both draws of q; together they miss its mean by less
-        keys = jnp.repeat(jax.random.split(key, -(-n // 2)), 2)[:n]
-        return Particles(Signed(keys, 1.0 - 2 * (jnp.arange(n) % 2)), jnp.full((n,), 1 / n))
+        return Particles(opposite_pairs(key, n), jnp.full((n,), 1 / n))
 
     def parameters(self, identity: Any) -> Parameters:
         return _move(self.mu, identity.sign, self._step(identity.key))
@@ -78,6 +76,12 @@ class MeanFieldGaussian(Posterior):
 
     def moments(self) -> tuple[Parameters, Parameters]:
         return self.mu, self.sigma()
+
+
+def opposite_pairs(key: jax.Array, n: int) -> Signed:
+    """μ + δ and μ − δ in turn: both are draws of q, and together miss its mean by less."""
+    keys = jnp.repeat(jax.random.split(key, -(-n // 2)), 2)[:n]
+    return Signed(keys, 1.0 - 2 * (jnp.arange(n) % 2))
 
 
 def _move(mu: Parameters, sign: Any, step: Parameters) -> Parameters:

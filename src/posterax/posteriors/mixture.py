@@ -11,7 +11,7 @@ from ..model import Parameters
 from ..predictive import Particles
 from ..priors import PerWeight
 from .base import Posterior
-from .gaussian import MeanFieldGaussian, Signed
+from .gaussian import MeanFieldGaussian, Signed, opposite_pairs
 
 
 class Placed(NamedTuple):
@@ -43,15 +43,14 @@ class GaussianMixture(Posterior):
 
     def particles(self, key: jax.Array, samples: int | None) -> Particles:
         n = 100 if samples is None else samples
-        return self._placed(np.arange(n) % self.members, Signed(jax.random.split(key, n), _ones(n)))
+        within = Signed(jax.random.split(key, n), jnp.ones(n))
+        return self._placed(np.arange(n) % self.members, within)
 
     def antithetic(self, key: jax.Array, samples: int | None) -> Particles:
         n = 100 if samples is None else samples
-        keys = jnp.repeat(jax.random.split(key, -(-n // 2)), 2)[:n]
-        signs = _ones(n).at[1::2].set(-1)
         # fewer draws than two for each component: one each, rather than pairs for some
         each = np.arange(n) if n < 2 * self.members else np.arange(n) // 2
-        return self._placed(each % self.members, Signed(keys, signs))
+        return self._placed(each % self.members, opposite_pairs(key, n))
 
     def _placed(self, component: np.ndarray, within: Signed) -> Particles:
         # components weigh the same, however many draws each has
@@ -80,7 +79,3 @@ class GaussianMixture(Posterior):
             f"GaussianMixture has {self.members} components at different modes, which no single "
             "Gaussian describes: use posterior.component(i).as_prior(), one at a time"
         )
-
-
-def _ones(n: int) -> jax.Array:
-    return jnp.ones(n)

@@ -21,15 +21,6 @@ from ..infer import (
 )
 from ..infer.base import Method
 
-METHODS = (
-    "bayes_by_backprop",
-    "deep_ensemble",
-    "importance_sampling",
-    "maximum_a_posteriori",
-    "maximum_likelihood",
-    "nuts",
-)
-
 DEGREES = 8.0  # of freedom, of the noise in regression
 LEARNING_RATE = 1e-2
 INITIAL_RHO = -4.0
@@ -58,21 +49,20 @@ def make_method(
                 f"{type(method).__name__}(learning_rate=…)"
             )
         return method
-    if method not in METHODS:
-        raise ValueError(
-            f"method must be one of {', '.join(map(repr, METHODS))} or a method such as "
-            f"px.BayesByBackprop(), got {method!r}"
-        )
     rate = LEARNING_RATE if learning_rate is None else above_zero("learning_rate", learning_rate)
-    if method == "bayes_by_backprop":
-        return _variational(rate, whole("members", members), temperature)
-    by_name: dict[str, Callable[[], Method]] = {
+    by_name: dict[Any, Callable[[], Method]] = {
+        "bayes_by_backprop": lambda: _variational(rate, whole("members", members), temperature),
         "deep_ensemble": lambda: DeepEnsemble(members, learning_rate=rate),
         "importance_sampling": ImportanceSampling,
         "maximum_a_posteriori": lambda: MaximumAPosteriori(rate),
         "maximum_likelihood": lambda: MaximumLikelihood(rate),
         "nuts": NUTS,
     }
+    if method not in by_name:
+        raise ValueError(
+            f"method must be one of {', '.join(map(repr, by_name))} or a method such as "
+            f"px.BayesByBackprop(), got {method!r}"
+        )
     return by_name[method]()
 
 
@@ -117,4 +107,4 @@ def make_budget(
     if epochs is None and steps is None and method.counts == "epochs":
         batches = -(-n // batch_size) if batch_size else 1
         steps = max(int(np.clip(40 * n, *STEPS)), EPOCHS * batches)
-    return Budget(epochs, steps, None if method.full_batch else batch_size)
+    return Budget(epochs, steps, batch_size)

@@ -4,6 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..data import pad_rows
+
 MERGED_ROWS = 1024  # up to so many rows, equal ones become one row with their weights added
 LEAST_ROWS = 64  # smaller tables are padded to this many, so that they share one compilation
 
@@ -66,8 +68,8 @@ def padded(rows: Rows) -> Rows:
     """A table with rows of weight 0 added, up to a power of two that it shares with others."""
     n = len(rows.x)
     size = max(LEAST_ROWS, 1 << (n - 1).bit_length())
-    fill = lambda a: np.concatenate([a, np.repeat(a[:1], size - n, axis=0)])  # noqa: E731
-    return Rows(fill(rows.x), fill(rows.y), np.concatenate([rows.weight, np.zeros(size - n)]))
+    weight = np.concatenate([rows.weight, np.zeros(size - n)])
+    return Rows(pad_rows(rows.x, size), pad_rows(rows.y, size), weight)
 
 
 def text_column(x: Any) -> str | None:
