@@ -36,12 +36,13 @@ REGRESSORS: dict[str, dict[str, Any]] = {
     "temperatures 0.05 to 1": {"temperature": (0.05, 1.0)},
     "Gaussian noise": {"noise": "gaussian"},
     "one noise for all rows": {"noise": "learned"},
+    "not calibrated": {"calibrate": False},
     "one network": {"members": 1},
     "prior Gaussian(1)": {"prior": px.priors.Gaussian(1.0)},
     "prior Hierarchical()": {"prior": arrays},
     "one layer of 100": {"hidden_layer_sizes": (100,)},
     "two layers of 50": {"hidden_layer_sizes": (50, 50)},
-    "a quarter of the steps": {"steps": 2000},
+    "a quarter of the steps": {"steps": 2500},
 }
 CLASSIFIERS: dict[str, dict[str, Any]] = {
     "the defaults": {},

@@ -257,6 +257,23 @@ class TestUnits:
         density = inside.log_prob(y) - np.sum(np.log(np.broadcast_to(scale, targets.given)))
         np.testing.assert_allclose(view.log_prob(shift + scale * y), density, atol=1e-4)
 
+    @pytest.mark.parametrize("kind", ["gaussian", "student"])
+    def test_widened_about_its_mean(self, kind):
+        inside = posterior_of(*KINDS[kind]).predict(X, samples=40, key=1).in_units(5.0, 10.0)
+        factor, mean = 1.5, inside.mean
+        view = inside.widened(factor)
+        np.testing.assert_allclose(view.mean, mean, rtol=1e-6)
+        for part in ("variance", "epistemic", "aleatoric", "total"):
+            want = factor**2 * getattr(inside, part)
+            np.testing.assert_allclose(getattr(view, part), want, rtol=1e-6)
+        move = lambda y: mean + factor * (y - mean)  # noqa: E731
+        for ours, theirs in zip(view.interval(0.8), inside.interval(0.8), strict=True):
+            np.testing.assert_allclose(ours, move(theirs), rtol=1e-6)
+        np.testing.assert_allclose(view.sample(3), move(inside.sample(3)), rtol=1e-6)
+        y = inside.sample(1)[0]
+        density = inside.log_prob(y) - np.log(factor) * np.prod(mean.shape[1:])
+        np.testing.assert_allclose(view.log_prob(move(y)), density, atol=1e-3)
+
     def test_changes_add_up(self):
         inside = posterior_of(*KINDS["gaussian"]).predict(X, samples=10, key=1)
         twice = inside.in_units(1.0, 2.0).in_units(10.0, 3.0)

@@ -36,7 +36,10 @@ class Targets(NamedTuple):
 
 
 class Units(NamedTuple):
-    """y as people have it is shift + scale · y as the model has it; shaped like one target."""
+    """y as people have it is shift + scale · y as the model has it.
+
+    Both are shaped like one target; once ``widened``, the shift is another for each input.
+    """
 
     shift: np.ndarray
     scale: np.ndarray
@@ -243,6 +246,19 @@ class Predictive:
         before = self._units or Units(np.zeros(()), np.ones(()))
         view._units = Units(shift + scale * before.shift, scale * before.scale)
         view._moments = None
+        return view
+
+    def widened(self, factor: Any) -> "Predictive":
+        """The same mean and shape with every deviation from the mean ``factor`` times as wide.
+
+        The predictive of mean + factor · (y − mean): both parts of the variance grow by factor².
+        ``factor`` (above 0) is a number, or an array with the shape of one target.
+        """
+        mean = self.mean
+        view = self.in_units(0.0, factor)
+        assert view._units is not None
+        shift, scale = view._units
+        view._units = Units(shift + (1 - np.asarray(factor, np.float64)) * mean, scale)
         return view
 
     # -- machinery

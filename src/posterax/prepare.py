@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -170,7 +171,7 @@ def make_start(init: Any, model: Model) -> Start:
         return Start(model.parameters, model.network.state, None, given=False)
     if isinstance(init, Posterior):
         _same_tree("init", init.model.parameters, model.parameters)
-        return Start(init.moments()[0], init.state, init.bare(), given=True)
+        return Start(_means(init.bare()), init.state, init.bare(), given=True)
     if isinstance(init, Parameters):
         _same_tree("init", init, model.parameters)
         return Start(init, model.network.state, None, given=True)
@@ -184,6 +185,11 @@ def make_start(init: Any, model: Model) -> Start:
     _same_tree("init", network.params, model.network.params)
     params = Parameters(network.params, model.parameters.likelihood)
     return Start(params, network.state, None, given=True)
+
+
+@eqx.filter_jit
+def _means(posterior: Posterior) -> Parameters:
+    return posterior.moments()[0]
 
 
 def _same_tree(name: str, got: Any, want: Any) -> None:

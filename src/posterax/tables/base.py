@@ -76,7 +76,10 @@ class BayesianEstimator(BaseEstimator):
                 f"{before[1:-1]} and {before[-1]} outputs, but this one needs {now[0]}, "
                 f"{now[1:-1]} and {now[-1]}: set warm_start=False"
             )
-        self.posterior_ = self._fit(model, rows, self._method(), previous, self._fit_seed)
+        self._first_fit(model, rows, self._method(), previous)
+
+    def _first_fit(self, model: Model, rows: Rows, method: Method, start: Posterior | None) -> None:
+        self.posterior_ = self._fit(model, rows, method, start, self._fit_seed)
         self.updates_ = 0
 
     def _update(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> None:
@@ -93,10 +96,7 @@ class BayesianEstimator(BaseEstimator):
             rows = self._rows(X, y, sample_weight, first=True, classes=classes)
             self._scale(rows)
             self._seed()
-            self.posterior_ = self._fit(
-                self._model(len(rows.x)), rows, method, None, self._fit_seed
-            )
-            self.updates_ = 0
+            self._first_fit(self._model(len(rows.x)), rows, method, None)
             return
         rows = self._rows(X, y, sample_weight, first=False, classes=classes)
         self.updates_ += 1
@@ -184,8 +184,15 @@ class BayesianEstimator(BaseEstimator):
         return Model(network, prior, likelihood)
 
     def _fit(
-        self, model: Model, rows: Rows, method: Method, start: Posterior | None, seed: int
+        self,
+        model: Model,
+        rows: Rows,
+        method: Method,
+        start: Posterior | None,
+        seed: int,
+        share: float = 1.0,
     ) -> Posterior:
+        """One call of ``px.fit``, for a share of the steps."""
         validation = None
         if self.early_stopping:
             rows, held_out = self._hold_out(rows)
@@ -193,7 +200,7 @@ class BayesianEstimator(BaseEstimator):
             patience = whole("n_iter_no_change", self.n_iter_no_change)
             validation = Validation(x, y, every=self._look_every(len(rows.x)), patience=patience)
         n = len(rows.x)
-        budget = settings.make_budget(method, n, self.epochs, self.steps, self.batch_size)
+        budget = settings.make_budget(method, n, self.epochs, self.steps, self.batch_size, share)
         if budget.batch_size in (None, n) and n <= settings.FULL_BATCH:
             rows = padded(rows)
             budget = budget._replace(batch_size=None if method.full_batch else len(rows.x))
@@ -225,11 +232,13 @@ class BayesianEstimator(BaseEstimator):
         share = self.validation_fraction
         if not (isinstance(share, float) and 0 < share < 1):
             raise ValueError(f"validation_fraction must lie between 0 and 1, got {share!r}")
-        n = len(rows.x)
+        counted = np.flatnonzero(rows.weight)
+        n = len(counted)
         if n < 2:
             raise ValueError(f"early_stopping needs 2 rows or more to hold some out, got {n}")
         size = max(1, round(share * n))
-        kept, held = train_test_split(np.arange(n), test_size=size, random_state=self._fit_seed)
+        _, held = train_test_split(counted, test_size=size, random_state=self._fit_seed)
+        kept = np.setdiff1d(np.arange(len(rows.x)), held)
         return tuple(Rows(*(a[index] for a in rows)) for index in (kept, held))  # type: ignore
 
     # -- answering

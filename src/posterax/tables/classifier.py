@@ -226,8 +226,14 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         return max(2, len(self.classes_))
 
     def _fit(
-        self, model: Model, rows: Rows, method: Method, start: Posterior | None, seed: int
+        self,
+        model: Model,
+        rows: Rows,
+        method: Method,
+        start: Posterior | None,
+        seed: int,
+        share: float = 1.0,
     ) -> Posterior:
         if len(self.classes_) == 1:  # nothing to learn
             return before_data(model, self._prepared(rows)[0])
-        return super()._fit(model, rows, method, start, seed)
+        return super()._fit(model, rows, method, start, seed, share)

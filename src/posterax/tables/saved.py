@@ -41,6 +41,7 @@ def save(estimator: Any, path: str | Path) -> None:
     else:
         fitted["target_shape"] = list(estimator._target_shape)
         arrays["estimator/y_shift"], arrays["estimator/y_scale"] = estimator.y_scaling_
+        arrays["estimator/spread"] = estimator.spread_
     params = {
         name: _described(name, value) for name, value in estimator.get_params(deep=False).items()
     }
@@ -73,6 +74,7 @@ def rebuild(
         estimator._target_shape = tuple(int(d) for d in fitted["target_shape"])
         shift, scale = arrays["estimator/y_shift"], arrays["estimator/y_scale"]
         estimator.y_scaling_, estimator.n_outputs_ = Standardiser(shift, scale), len(shift)
+        estimator.spread_ = arrays["estimator/spread"]
     return estimator
 
 

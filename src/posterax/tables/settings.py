@@ -28,6 +28,7 @@ FULL_BATCH = 300  # rows up to which every step sees all of them
 BATCH = 256
 STEPS = (2000, 8000)  # for 50 rows and fewer, for 200 and more
 EPOCHS = 50  # at least
+PARTS = (0.75, 0.5)  # of the steps, before and after the intervals' width is measured
 
 
 class Budget(NamedTuple):
@@ -97,9 +98,17 @@ def layer_sizes(hidden_layer_sizes: Any, n: int) -> tuple[int, ...]:
 
 
 def make_budget(
-    method: Method, n: int, epochs: float | None, steps: int | None, batch_size: int | None
+    method: Method,
+    n: int,
+    epochs: float | None,
+    steps: int | None,
+    batch_size: int | None,
+    share: float = 1.0,
 ) -> Budget:
-    """Steps and batch size where the user names none: full batches for small tables."""
+    """Steps and batch size where the user names none: full batches for small tables.
+
+    ``share`` is the part of the steps that this fit is to take.
+    """
     if batch_size is not None:
         batch_size = min(whole("batch_size", batch_size), n)
     elif not method.full_batch:
@@ -107,4 +116,7 @@ def make_budget(
     if epochs is None and steps is None and method.counts == "epochs":
         batches = -(-n // batch_size) if batch_size else 1
         steps = max(int(np.clip(40 * n, *STEPS)), EPOCHS * batches)
+    if share != 1:
+        steps = None if steps is None else max(1, round(share * steps))
+        epochs = None if epochs is None else share * epochs
     return Budget(epochs, steps, batch_size)
