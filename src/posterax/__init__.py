@@ -12,7 +12,7 @@ One model, one ``fit``, one ``Predictive``, whatever the method:
 from . import _xla as _xla  # first: nothing may compile before it
 
 # isort: on
-from . import callbacks, data, likelihoods, metrics, networks, plot, priors
+from . import augment, callbacks, data, likelihoods, metrics, networks, plot, priors
 from ._version import __version__
 from .checkpoint import CheckpointError
 from .files import load
@@ -50,6 +50,7 @@ __all__ = [
     "Predictive",
     "Validation",
     "__version__",
+    "augment",
     "before_data",
     "callbacks",
     "data",

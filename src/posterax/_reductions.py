@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from .data import shuffle
 from .likelihoods import Likelihood
 
 DRAWS = 1000  # of y at least, where quantiles come from draws
@@ -108,11 +109,13 @@ def _draw_y(block: Block, index: jax.Array, key: jax.Array) -> jax.Array:
 
 
 def draws(block: Block, extra: tuple[jax.Array, int]) -> Any:
-    """``n`` draws of y: posterior samples in turn, or by their weights where these differ."""
+    """``n`` draws of y: samples in random order, or by their weights where these differ."""
     pick, n = extra
     chosen = jax.random.choice(pick, len(block.weights), (n,), p=block.weights)
     equal = jnp.all(block.weights == block.weights[0])
-    index = jnp.where(equal, jnp.arange(n) % len(block.weights), chosen)
+    # each as often as the others, but not always the same ones where ``n`` is small
+    in_turn = shuffle(jnp.arange(n) % len(block.weights), len(block.weights), pick)
+    index = jnp.where(equal, in_turn, chosen)
     return (jnp.moveaxis(_draw_y(block, index, block.key), 0, 1),)
 
 

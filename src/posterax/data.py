@@ -39,14 +39,20 @@ class Data(eqx.Module):
     y: jax.Array
     weight: jax.Array
     count: Any
+    augment: Any = None  # what a minibatch's inputs go through: (key, x) → x
 
     def place(self, step: jax.Array, batch_size: int, batches: jax.Array, key: jax.Array) -> Place:
-        """Which rows a step takes: a new permutation each epoch, computed for this batch alone."""
+        """Which rows a step takes: a new permutation each epoch, computed for this batch alone.
+
+        The last minibatch, where it is not full, goes on with the epoch's first rows, which do not
+        count: a network that normalises over the batch sees examples, and each only once.
+        """
         epoch, i = step // batches, step % batches
         position = i * batch_size + jnp.arange(batch_size, dtype=jnp.int32)
         inside = position < self.count
         order = jax.random.fold_in(noise_key(key), epoch)
-        return Place(shuffle(jnp.where(inside, position, 0), self.count, order), inside, i)
+        position = jnp.where(inside, position, position - self.count)
+        return Place(shuffle(position, self.count, order), inside, i)
 
     def batch(self, place: Place) -> Batch:
         """The minibatch there: gathered by index, no copy of the data."""
@@ -68,6 +74,7 @@ class Stack(eqx.Module):
     y: jax.Array
     weight: jax.Array
     first: Any
+    augment: Any = None
 
     def place(self, step: jax.Array, batch_size: int, batches: jax.Array, key: jax.Array) -> Place:
         """Where the batch of a step lies: at ``step − first``."""
@@ -173,7 +180,13 @@ class Stream:
         return np.concatenate(targets)
 
     def window(
-        self, start: int, stop: int, places: int, y_shape: tuple[int, ...], dtype: Any
+        self,
+        start: int,
+        stop: int,
+        places: int,
+        y_shape: tuple[int, ...],
+        dtype: Any,
+        augment: Any = None,
     ) -> Stack:
         """Batches ``start … stop−1`` (steps count on through the epochs) on the device.
 
@@ -194,7 +207,7 @@ class Stream:
         rows += [rows[-1]] * (places - len(rows))
         stacked = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *rows)
         x, y, weight = stacked
-        return Stack(x, y, weight, jnp.asarray(start, jnp.int32))
+        return Stack(x, y, weight, jnp.asarray(start, jnp.int32), augment)
 
     def _padded(self, part: Any, y_shape: tuple[int, ...], dtype: Any) -> Any:
         x, y, weight = part
@@ -316,13 +329,13 @@ def bucket(n: int) -> int:
 
 
 def pad_rows(a: Any, size: int) -> Any:
-    """``a`` with its first or last row repeated until there are ``size``."""
+    """``a`` with its rows repeated, from the first on, until there are ``size``."""
     missing = size - len(a)
     if missing == 0:
         return a
     if isinstance(a, jax.Array):
-        return jnp.pad(a, [(0, missing)] + [(0, 0)] * (a.ndim - 1), mode="edge")
-    return np.concatenate([a, np.repeat(a[:1], missing, axis=0)])
+        return jnp.pad(a, [(0, missing)] + [(0, 0)] * (a.ndim - 1), mode="wrap")
+    return np.concatenate([a, np.resize(a, (missing, *a.shape[1:]))])
 
 
 def cast(array: Any, dtype: Any) -> Any:

@@ -13,16 +13,24 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import likelihoods, networks, posteriors, priors
+from ._tree import named_leaves
 from ._version import __version__
 from .checkpoint import FORMAT, CheckpointError, pack, read, unpack, write
 from .model import Model
+from .networks.parts import FrozenNetwork
 from .posteriors import Posterior, Record
 from .predictive import Targets
 
 # what may be made from a file: these names and no others
 _PRIORS = {
     c.__name__: c
-    for c in (priors.Gaussian, priors.Hierarchical, priors.Laplace, priors.ScaleMixture)
+    for c in (
+        priors.Flat,
+        priors.Gaussian,
+        priors.Hierarchical,
+        priors.Laplace,
+        priors.ScaleMixture,
+    )
 }
 _LIKELIHOODS = {
     c.__name__: c
@@ -55,7 +63,7 @@ def save(
     model = posterior.model
     arrays: dict[str, np.ndarray] = dict(more_arrays or {})
     family = {
-        name: _store(value, name, arrays)
+        name: _store(value, name, arrays, model)
         for name, value in vars(posterior).items()
         if name not in ("model", "state", "targets", "record")
     }
@@ -133,6 +141,8 @@ def _rebuild(
             f"{path}: model= has another network than the file's (fingerprints "
             f"{model.fingerprint()} and {stored['fingerprint']}): names, shapes or types differ"
         )
+    if stored["rest"] == "frozen":
+        model = _with_fixed(model, arrays, path)
     model = model.for_targets(targets.inner, dtype)
     made = _POSTERIORS[header["posterior"]]
     family = {
@@ -147,16 +157,18 @@ def _rebuild(
 # -- nodes of a posterior: parameter trees, arrays, dictionaries of arrays, plain values
 
 
-def _store(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
+def _store(value: Any, name: str, arrays: dict[str, np.ndarray], model: Model) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return {"value": value}
     if isinstance(value, dict):
-        return {"dict": {k: _store(v, f"{name}.{k}", arrays) for k, v in value.items()}}
+        return {"dict": {k: _store(v, f"{name}.{k}", arrays, model) for k, v in value.items()}}
     if isinstance(value, np.ndarray | jax.Array):
         arrays |= {f"array/{name}": np.asarray(value, order="C")}
         return {"array": name}
     arrays |= pack(value, name)
-    return {"parameters": name}
+    # deviations, say: points have none
+    partial = len(jax.tree.leaves(value)) < len(jax.tree.leaves(model.parameters))
+    return {"bayesian" if partial else "parameters": name}
 
 
 def _restore(
@@ -168,6 +180,8 @@ def _restore(
         return {k: _restore(v, k, arrays, model, path) for k, v in node["dict"].items()}
     if "array" in node:
         return jnp.asarray(arrays[f"array/{node['array']}"])
+    if "bayesian" in node:
+        return _like(model.bayesian(model.parameters), arrays, node["bayesian"], path)
     return _like(model.parameters, arrays, node["parameters"], path)
 
 
@@ -191,18 +205,26 @@ def _like(template: Any, arrays: dict[str, np.ndarray], prefix: str, path: Path)
 
 
 def _describe_model(model: Model, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    network = None
-    module = getattr(model.network, "static", None)
+    whole, network = model.network, None
+    where = list(named_leaves(model.bayesian(model.parameters).network))
+    rest = "point" if len(where) < len(jax.tree.leaves(whole.params)) else "none"
+    if isinstance(whole, FrozenNetwork):
+        arrays |= pack(whole.fixed, "fixed")
+        where, rest = list(named_leaves(whole.params)), "frozen"
+        whole = whole.network
+    module: Any = getattr(whole, "static", None)
     name = type(module).__name__
     if networks.BY_NAME.get(name) is type(module) and _has_config(module):
         network = {"name": name, "config": module.config()}
     prior: Any = None
     if isinstance(model.prior, priors.PerWeight):
         arrays |= pack(model.prior.loc, "prior.loc") | pack(model.prior.scale, "prior.scale")
-        prior = {"name": "PerWeight"}
+        prior = {"name": "PerWeight", "likelihood": model.prior.loc.likelihood is not None}
     else:
         prior = describe_prior(model.prior)
     return {
+        "where": where,
+        "rest": rest,
         "network": network,
         "fingerprint": model.fingerprint(),
         "prior": prior,
@@ -262,13 +284,30 @@ def _make_model(
         raise CheckpointError(f"{path}: the network's settings do not fit its fingerprint")
     network = make(**config, key=0)
     likelihood = _LIKELIHOODS[stored["likelihood"]["name"]](**stored["likelihood"]["arguments"])
-    options = {"compute_dtype": stored["compute_dtype"]}
+    names = {str(name) for name in stored["where"]}
+    where = None if stored["rest"] == "none" else lambda name, w: name in names
+    rest = "frozen" if stored["rest"] == "frozen" else "point"
+    options = {"where": where, "rest": rest, "compute_dtype": stored["compute_dtype"]}
     if stored["prior"]["name"] != "PerWeight":
         return Model(network, make_prior(stored["prior"]), likelihood, **options)
     plain = Model(network, priors.Gaussian(1.0), likelihood, **options)
     template = plain.for_targets(targets.inner, dtype).parameters
-    loc, scale = (_like(template, arrays, f"prior.{part}", path) for part in ("loc", "scale"))
+    if not stored["prior"]["likelihood"]:
+        template = template._replace(likelihood=None)
+    loc = _like(template, arrays, "prior.loc", path)
+    stored_scales = sum(name.startswith("prior.scale/") for name in arrays)
+    if stored_scales < len(jax.tree.leaves(template)):
+        template = plain.bayesian(template)
+    scale = _like(template, arrays, "prior.scale", path)
     return Model(network, priors.PerWeight(loc, scale), likelihood, **options)
+
+
+def _with_fixed(model: Model, arrays: dict[str, np.ndarray], path: Path) -> Model:
+    """The model with the frozen weights of the file."""
+    if not isinstance(model.network, FrozenNetwork):
+        raise CheckpointError(f"{path}: model= must have rest='frozen', as the file's has")
+    fixed = _like(model.network.fixed, arrays, "fixed", path)
+    return eqx.tree_at(lambda m: m.network.fixed, model, fixed)
 
 
 def make_prior(node: dict[str, Any]) -> priors.Prior:

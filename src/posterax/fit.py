@@ -39,6 +39,7 @@ def fit(
     epochs: float | None = None,
     steps: int | None = None,
     batch_size: int | None = None,
+    augment: Any = None,
     key: KeyLike = 0,
     init: Any = None,
     resume: Posterior | None = None,
@@ -57,6 +58,8 @@ def fit(
         epochs: passes over the data, for methods that optimise (default 100).
         steps: steps of optimisation, or draws retained per chain (default 1000).
         batch_size: examples per step (default 128, or all where the method needs all).
+        augment: random changes of each minibatch's inputs, such as ``px.augment.Shift(4)``: one,
+            a list in order, or any function ``(key, x) → x``; never in validation or prediction.
         key: an int or a JAX key; the same key gives the same posterior.
         init: where to start: an earlier posterior, a trained network, or parameters.
         resume: a posterior to continue for more epochs or steps, optimiser state and all.
@@ -83,7 +86,7 @@ def fit(
         20
     """
     thin = whole("thin", thin)
-    ready = prepare(model, data, method, epochs, steps, batch_size)
+    ready = prepare(model, data, method, epochs, steps, batch_size, augment)
     watch = check_validation(validation, ready.model)
     key = as_key(key)
     run = Run(ready, method, key, thin, watch, list(callbacks), init)

@@ -13,6 +13,7 @@ from .infer.base import Draw, Info, Phase
 
 MOST_STEPS = 2048  # per chunk: the size of the history buffer
 DRAW_BYTES = 64 * 2**20  # per chunk: the size of the draws buffer
+AUGMENT = 2**31 - 1  # number of the augmentation's key among those of a step
 PERIOD = 16  # steps between two reports, and between two looks of a GPU at the loop's condition
 
 
@@ -53,7 +54,7 @@ def _strong(a: jax.Array) -> jax.Array:
 
 @eqx.filter_jit
 def _first_info(phase: Phase, state: Any, data: Data | Stack, key: jax.Array) -> Any:
-    batch = _batch(phase, data, _place(phase, data, jnp.zeros((), jnp.int32), key))
+    batch = _batch(phase, data, _place(phase, data, jnp.zeros((), jnp.int32), key), key)
     return phase.step(state, batch, key)[1], phase.report(state, key)
 
 
@@ -81,11 +82,16 @@ def _place(phase: Phase, data: Data | Stack, step: jax.Array, key: jax.Array) ->
     return data.place(step, phase.plan.batch_size, phase.plan.batches, key)
 
 
-def _batch(phase: Phase, data: Data | Stack, place: Any) -> Batch:
+def _batch(phase: Phase, data: Data | Stack, place: Any, key: jax.Array) -> Batch:
     if place is None:
         assert isinstance(data, Data)
         return data.everything()
-    return data.batch(place)
+    batch = data.batch(place)
+    if data.augment is None:
+        return batch
+    # apart from every key that a step makes of its own
+    x = data.augment(jax.random.fold_in(key, AUGMENT), batch.x)
+    return Batch(x, batch.y, batch.weight, batch.i)
 
 
 def _put(buffers: Any, values: Any, at: jax.Array) -> Any:
@@ -114,7 +120,7 @@ def run_chunk(fixed: tuple[Any, ...], state: Any, buffers: Buffers) -> Chunk:
 
     def step(carry: Any, given: Any) -> tuple[Any, None]:
         (state, (terms, reports, draws)), (t, place, key) = carry, given
-        state, info = phase.step(state, _batch(phase, data, place), key)
+        state, info = phase.step(state, _batch(phase, data, place, key), key)
         terms = _put(terms, info.terms, t - start)
         if draws is not None:
             at = jnp.where((t + 1) % thin == 0, (t + 1) // thin - 1 - start // thin, draw_rows)

@@ -14,7 +14,8 @@ from ._tree import named_leaves, path_name, tree_size
 from .data import cast
 from .likelihoods import Likelihood
 from .networks import Network, as_network
-from .priors import PerWeight, Prior, as_prior, is_prior
+from .networks.parts import FrozenNetwork, Where, select
+from .priors import Flat, PerWeight, Prior, Trained, as_prior, is_flat, is_prior
 
 
 class Parameters(NamedTuple):
@@ -32,6 +33,11 @@ class Model(eqx.Module):
             a plain pair ``(params, apply)``.
         prior: a prior of ``px.priors``, or any numpyro distribution over the real line.
         likelihood: one of ``px.likelihoods``.
+        where: which of the network's weights are uncertain (default: all): a pattern over their
+            names (``"head.*"``), several, or a function of (name, array) such as ``lambda name,
+            w: w.ndim > 1``, all but biases and norms.
+        rest: what becomes of the other weights: ``"point"``, trained without a prior by methods
+            that optimise, or ``"frozen"``, left as they are.
         compute_dtype: precision of the network's forward and backward pass, for instance
             ``"bfloat16"`` on an accelerator; parameters keep their own.
 
@@ -61,29 +67,45 @@ class Model(eqx.Module):
         prior: Any = None,
         likelihood: Any = None,
         *,
+        where: Where | None = None,
+        rest: str = "point",
         compute_dtype: str | None = None,
     ):
-        self.network = as_network(network)
-        if not jax.tree.leaves(self.network.params):
+        network = as_network(network)
+        if not jax.tree.leaves(network.params):
             raise ValueError("network has no floating point parameters to be uncertain about")
+        if rest not in ("point", "frozen"):
+            raise ValueError(f"rest must be 'point' or 'frozen', got {rest!r}")
+        chosen = None if where is None else select(network.params, where)
+        if chosen is not None and rest == "frozen":
+            network, chosen = FrozenNetwork(network, chosen), None
+        self.network = network
         if not isinstance(likelihood, Likelihood):
             raise TypeError(
                 "likelihood must be one of px.likelihoods (Gaussian, Categorical, Bernoulli, "
                 f"Poisson, StudentT, MultivariateGaussian, From), got {type(likelihood).__name__}"
             )
         self.prior = as_prior(_default_prior() if prior is None else prior)
+        if isinstance(self.prior, Trained):
+            scale = self.prior.deviations(network.params)
+            self.prior = PerWeight(Parameters(network.params, None), Parameters(scale, None))
         self.likelihood = likelihood
         self.compute_dtype = None if compute_dtype is None else np.dtype(compute_dtype).name
         # the likelihood's parameters need the shape of the targets, which the data will tell
         self.parameters = Parameters(self.network.params, {})
-        self.priors = Parameters(self.prior.resolve(self.network.params, self.network.fan_in), {})
+        priors = self.prior.resolve(network.params, network.fan_in)
+        if chosen is not None:
+            priors = jax.tree.map(
+                lambda prior, c: prior if c else Flat(), priors, chosen, is_leaf=is_prior
+            )
+        self.priors = Parameters(priors, {})
 
     def for_targets(self, target_shape: tuple[int, ...], dtype: Any) -> "Model":
         """The same model with the likelihood's parameters made, in the precision of the fit."""
         to = lambda tree: jax.tree.map(lambda a: jnp.asarray(a, dtype), tree)  # noqa: E731
         network = eqx.tree_at(lambda n: n.params, self.network, to(self.network.params))
         own = to(self.likelihood.init(target_shape))
-        if isinstance(self.prior, PerWeight):
+        if isinstance(self.prior, PerWeight) and self.prior.loc.likelihood is not None:
             own_priors = self.prior.resolve_likelihood()
         else:
             own_priors = self.likelihood.priors(own)
@@ -164,10 +186,23 @@ class Model(eqx.Module):
         values = jax.tree.leaves(self.parameters)
         keys = jax.random.split(key, len(leaves))
         drawn = [
-            prior.sample(k, value.shape, value.dtype)
+            # what has no prior is what it is
+            value if is_flat(prior) else prior.sample(k, value.shape, value.dtype)
             for prior, value, k in zip(leaves, values, keys, strict=True)
         ]
         return jax.tree.unflatten(treedef, drawn)
+
+    def bayesian(self, tree: Parameters) -> Parameters:
+        """A tree like the parameters with ``None`` for those that are points."""
+        return jax.tree.map(
+            lambda prior, value: None if is_flat(prior) else value,
+            self.priors, tree, is_leaf=is_prior,
+        )  # fmt: skip
+
+    @property
+    def bayesian_size(self) -> int:
+        """How many parameters have a prior, and so a posterior."""
+        return tree_size(self.bayesian(self.parameters))
 
     def output_shape(self, x: Any) -> tuple[int, ...]:
         """The shape of the outputs for inputs ``x``, or an error that says why they do not fit."""
@@ -208,9 +243,28 @@ class Model(eqx.Module):
         """A hash of the network's tree, to recognise it when a file is loaded."""
         return self.network.fingerprint()
 
-    def summary(self) -> str:
-        """A table of the parameters, their priors, and how many numbers inference will hold."""
+    def summary(self, x: Any = None) -> str:
+        """A table of the parameters, their priors, and how many numbers inference will hold.
+
+        Args:
+            x: example inputs; with them the table also says how the network uses each weight,
+                and so which estimators of ``px.BayesByBackprop`` reach it.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> import posterax as px
+            >>> model = px.Model(
+            ...     px.networks.MLP(1, 1, (8,), key=0), likelihood=px.likelihoods.Gaussian(0.1)
+            ... )
+            >>> print(model.summary(jnp.ones((3, 1))))
+            parameter ... weights  use
+            ...
+            network.layers.0.weight  8 × 1  Gaussian(scale=1)        8  product (local, flipout)
+            network.layers.0.bias    8      Gaussian(scale=1)        8  other: sampled
+            ...
+        """
         priors = named_leaves(self.priors, is_leaf=is_prior)
+        use = {} if x is None else {"parameter": "use", **_uses(self, x)}
         rows = [("parameter", "shape", "prior", "weights")]
         for path, leaf in jax.tree_util.tree_leaves_with_path(self.parameters):
             name = path_name(path)
@@ -221,7 +275,9 @@ class Model(eqx.Module):
             f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c:<{widths[2]}}  {d:>{widths[3]}}"
             for a, b, c, d in rows
         ]
-        rule = "-" * len(lines[0])
+        if use:
+            lines = [f"{line}  {use[row[0]]}" for line, row in zip(lines, rows, strict=True)]
+        rule = "-" * max(map(len, lines))
         total = tree_size(self.parameters)
         return "\n".join(
             [
@@ -231,6 +287,33 @@ class Model(eqx.Module):
                 f"likelihood: {describe(self.likelihood)}",
             ]
         )
+
+
+def _uses(model: Model, x: Any) -> dict[str, str]:
+    """By name: how the network uses each parameter for inputs ``x``, in words."""
+    from .infer.reuse import uses  # inference is built on models, and models shown by its means
+
+    model.output_shape(x)  # says what is wrong where x does not fit
+    words = {
+        "product": "product (local, flipout)",
+        "loop": "in a loop: sampled",
+        "unused": "unused",
+    }
+
+    def network(weights: Any, x: Any, state: Any) -> Any:
+        return model.apply(Parameters(weights, None), state, x, jax.random.key(0), training=True)
+
+    found = uses(network, model.parameters.network, x, model.network.state)
+    own = jax.tree.map(lambda _: "likelihood", model.parameters.likelihood)
+    named = named_leaves(Parameters(found, own))
+    uncertain = {
+        name: not is_flat(prior)
+        for name, prior in named_leaves(model.priors, is_leaf=is_prior).items()
+    }
+    return {
+        name: words.get(kind, f"{kind}: sampled") if uncertain[name] else "point"
+        for name, kind in named.items()
+    }
 
 
 def describe(module: eqx.Module) -> str:

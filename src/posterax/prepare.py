@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ._checks import above_zero, whole
-from ._tree import same_structure
+from ._tree import same_structure, tree_size
+from .augment import as_augment, check_augment
 from .data import Data, Stream, bucket, cast, check_finite, float_dtype, pad_rows, unpack
 from .infer.base import Method, Plan, Start
 from .model import Model, Parameters
@@ -28,6 +29,7 @@ class Prepared(NamedTuple):
     data: Data | None  # None for a stream
     stream: Stream | None
     plan: Plan
+    augment: Any = None
 
     @property
     def batch_size(self) -> int:
@@ -43,6 +45,7 @@ def prepare(
     epochs: float | None,
     steps: int | None,
     batch_size: int | None,
+    augment: Any = None,
 ) -> Prepared:
     """Check everything and put the data on the device."""
     if not isinstance(model, Model):
@@ -60,8 +63,19 @@ def prepare(
             f"method: {type(method).__name__} cannot do {model.likelihood.kind}, only "
             f"{' and '.join(method.kinds)}; use for instance px.BayesByBackprop()"
         )
+    augment = as_augment(augment)
+    if augment is not None and method.full_batch:
+        raise ValueError(
+            f"augment: {type(method).__name__} needs the same data at each step; leave augment "
+            "out, or use px.BayesByBackprop"
+        )
+    if not method.takes_points and model.bayesian_size < tree_size(model.parameters):
+        raise ValueError(
+            f"method: {type(method).__name__} samples, and cannot train weights that have no "
+            "prior: give the model rest='frozen', trained before if need be"
+        )
     if isinstance(data, Stream) or not isinstance(data, tuple | list) or _is_batches(data):
-        return _prepare_stream(model, data, method, epochs, steps, batch_size)
+        return _prepare_stream(model, data, method, epochs, steps, batch_size, augment)
 
     x, y, weight = unpack(data)
     check_finite("x", x)
@@ -71,6 +85,7 @@ def prepare(
     dtype = float_dtype(x, model.network.params)
     model = model.for_targets(inner, dtype)
     size = _batch_size(batch_size, n, method)
+    check_augment(augment, _shapes(x, size, dtype))
     batches = -(-n // size)
     # a network with state (batch statistics) would see the padding of a full batch
     shared = n <= SHARED_ROWS and not jax.tree.leaves(model.network.state)
@@ -80,10 +95,21 @@ def prepare(
         jnp.asarray(pad_rows(cast(y, dtype), room)).reshape(room, *inner),
         jnp.asarray(np.concatenate([weight, np.zeros(room - n)]), dtype),
         jnp.asarray(n, jnp.int32),
+        augment,
     )
     size = room if size == n else size
     plan = _plan(np.sum(weight), batches, size, method, epochs, steps, np.shape(y)[1:], inner)
-    return Prepared(model, rows, None, plan)
+    return Prepared(model, rows, None, plan, augment)
+
+
+def _shapes(x: Any, rows: int, dtype: Any) -> Any:
+    """A minibatch of the inputs, by shape and type on the device."""
+
+    def one(a: Any) -> jax.ShapeDtypeStruct:
+        kept = dtype if np.issubdtype(np.dtype(a.dtype), np.floating) else a.dtype
+        return jax.ShapeDtypeStruct((rows, *a.shape[1:]), jax.dtypes.canonicalize_dtype(kept))
+
+    return jax.tree.map(one, x)
 
 
 def _is_batches(data: Any) -> bool:
@@ -92,7 +118,7 @@ def _is_batches(data: Any) -> bool:
 
 
 def _prepare_stream(
-    model: Model, data: Any, method: Method, epochs: Any, steps: Any, batch_size: Any
+    model: Model, data: Any, method: Method, epochs: Any, steps: Any, batch_size: Any, augment: Any
 ) -> Prepared:
     if not isinstance(data, Stream):
         if not hasattr(data, "__iter__") or isinstance(data, dict | str | np.ndarray | jax.Array):
@@ -113,11 +139,13 @@ def _prepare_stream(
         )
     x, y = data.example
     inner = model.check(x, y, data.targets())
-    model = model.for_targets(inner, float_dtype(x, model.network.params))
+    dtype = float_dtype(x, model.network.params)
+    check_augment(augment, _shapes(x, data.batch_size, dtype))
+    model = model.for_targets(inner, dtype)
     plan = _plan(
         data.total, data.batches, data.batch_size, method, epochs, steps, np.shape(y)[1:], inner
     )
-    return Prepared(model, None, data, plan)
+    return Prepared(model, None, data, plan, augment)
 
 
 def _batch_size(batch_size: int | None, n: int, method: Method) -> int:
@@ -167,14 +195,15 @@ def _plan(
 
 def make_start(init: Any, model: Model) -> Start:
     """What the first phase starts from: the network's own weights, or what ``init`` gives."""
+    state = _start_state(model.network.state, model)
     if init is None:
-        return Start(model.parameters, model.network.state, None, given=False)
+        return Start(model.parameters, state, None, given=False)
     if isinstance(init, Posterior):
         _same_tree("init", init.model.parameters, model.parameters)
-        return Start(_means(init.bare()), init.state, init.bare(), given=True)
+        return Start(_means(init.bare()), _start_state(init.state, model), init.bare(), given=True)
     if isinstance(init, Parameters):
         _same_tree("init", init, model.parameters)
-        return Start(init, model.network.state, None, given=True)
+        return Start(init, state, None, given=True)
     try:
         network = as_network(init)
     except TypeError:
@@ -184,7 +213,20 @@ def make_start(init: Any, model: Model) -> Start:
         ) from None
     _same_tree("init", network.params, model.network.params)
     params = Parameters(network.params, model.parameters.likelihood)
-    return Start(params, network.state, None, given=True)
+    return Start(params, _start_state(network.state, model), None, given=True)
+
+
+def _start_state(state: Any, model: Model) -> Any:
+    """A network's state in the fit's precision; of an ensemble, the mean of its members' states."""
+    dtype = jax.tree.leaves(model.parameters)[0].dtype
+
+    def one(a: Any, like: Any) -> Any:
+        members = tuple(range(jnp.ndim(a) - jnp.ndim(like)))
+        if not jnp.issubdtype(a.dtype, jnp.floating):
+            return a[(0,) * len(members)] if members else a
+        return jnp.mean(a, members, dtype) if members else jnp.asarray(a, dtype)
+
+    return jax.tree.map(one, state, model.network.state)
 
 
 @eqx.filter_jit

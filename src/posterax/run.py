@@ -1,5 +1,6 @@
 """One call of ``fit``: the loop over chunks, and what happens between them."""
 
+import dataclasses
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -97,9 +98,8 @@ class Run:
         at.phase, at.step, at.state = final.phase, final.step, jax.device_put(final.state)
         at.history = {name: list(parts) for name, parts in final.history.items()}
         at.draws = list(final.draws)
-        more = self.ready.plan.steps
         plan = self.ready.plan
-        plan = type(plan)(plan.total, plan.batches, more + at.step, plan.batch_size, plan.targets)
+        plan = dataclasses.replace(plan, steps=plan.steps + at.step)
         self.ready = self.ready._replace(plan=plan)
         self.phases = self.method.phases(self.ready.model, plan)
 
@@ -116,6 +116,7 @@ class Run:
             "data": "stream" if rows is None else cp.data_fingerprint(rows),
             "examples": float(self.ready.plan.total),
             "batch_size": self.ready.plan.batch_size,
+            "augment": self.ready.augment and cp.settings_fingerprint(self.ready.augment),
             "thin": self.thin,
         }
         self.checkpoints = cp.Checkpoints(directory, identity)
@@ -246,8 +247,8 @@ class Run:
         if stream is None:
             return self.ready.data
         dtype = jax.tree.leaves(self.ready.model.parameters)[0].dtype
-        stop = min(stop, start + STREAM_BATCHES)
-        return stream.window(start, stop, STREAM_BATCHES, self.ready.plan.targets.inner, dtype)
+        stop, inner = min(stop, start + STREAM_BATCHES), self.ready.plan.targets.inner
+        return stream.window(start, stop, STREAM_BATCHES, inner, dtype, self.ready.augment)
 
     def _terms(self, chunk: loop.Chunk, prefix: str) -> tuple[dict[str, np.ndarray], int]:
         """The history of a chunk up to the first row that is not finite, and how many are."""
@@ -304,13 +305,9 @@ class Run:
         at = self.at
         posterior = phase.finish(at.state, None)
         predictive = posterior.predict(self.watch.x, samples=self.watch.samples, key=self.key)
-        nll = -float(np.mean(predictive.log_prob(self.watch.y)))
-        at.record(
-            {
-                f"{prefix}validation_nll": np.array([nll]),
-                f"{prefix}validation_step": np.array([at.step]),
-            }
-        )
+        nll = -float(np.average(predictive.log_prob(self.watch.y), weights=self.watch.weight))
+        found = {"nll": nll, "step": at.step}
+        at.record({f"{prefix}validation_{name}": np.array([v]) for name, v in found.items()})
         if nll < at.best_nll:
             at.best_nll, at.waited = nll, 0
             if self.watch.patience is not None:

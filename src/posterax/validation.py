@@ -17,6 +17,7 @@ class Validation(NamedTuple):
         patience: looks without improvement after which the fit stops and returns its best
             state; ``None`` only watches.
         samples: posterior draws per look.
+        weight: how often each example counts (default: once).
     """
 
     x: Any
@@ -24,6 +25,7 @@ class Validation(NamedTuple):
     every: float = 1.0
     patience: int | None = None
     samples: int = 16
+    weight: Any = None
 
 
 def check_validation(validation: Any, model: Model) -> Validation | None:
@@ -37,7 +39,7 @@ def check_validation(validation: Any, model: Model) -> Validation | None:
             f"validation must be (x, y) or px.Validation(x, y, …), got {type(validation).__name__}"
         )
     if watch is not None:
-        x, y, _ = unpack((watch.x, watch.y), "validation")
+        x, y, weight = unpack((watch.x, watch.y, watch.weight), "validation")
         check_finite("validation x", x)
         check_finite("validation y", y)
         model.check(x, y)
@@ -45,5 +47,5 @@ def check_validation(validation: Any, model: Model) -> Validation | None:
         whole("validation samples", watch.samples)
         if watch.patience is not None:
             whole("validation patience", watch.patience)
-        watch = watch._replace(x=x, y=y)
+        watch = watch._replace(x=x, y=y, weight=weight)
     return watch

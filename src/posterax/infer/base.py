@@ -108,6 +108,7 @@ class Method(eqx.Module):
     full_batch: ClassVar[bool] = False
     kinds: ClassVar[tuple[str, ...]] = ("regression", "counts", "classification")  # it can do
     takes_start: ClassVar[bool] = True  # whether ``init=`` means anything to it
+    takes_points: ClassVar[bool] = True  # whether it can train weights that have no prior
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
         """The phases in order."""

@@ -25,7 +25,7 @@ from .._xla import multi_output_fusion
 from ..data import Batch, Data
 from ..model import Model, Parameters
 from ..posteriors import MeanFieldGaussian, Posterior
-from ..priors import Prior, is_prior
+from ..priors import Prior, is_flat, is_prior
 from .base import (
     Draw,
     Info,
@@ -66,8 +66,18 @@ def _dtype(params: Parameters) -> Any:
     return jax.tree.leaves(params)[0].dtype
 
 
+class _Pair(NamedTuple):
+    """Gradients for μ and for ρ."""
+
+    mu: jax.Array
+    rho: jax.Array | None
+
+
 class VariationalState(NamedTuple):
-    """Means, raw deviations, the network's and the optimiser's state, and the step."""
+    """Means, raw deviations, the network's and the optimiser's state, and the step.
+
+    Where a weight is a point, its ``rho`` is ``None``: it costs what it costs without Bayes.
+    """
 
     mu: Parameters
     rho: Parameters
@@ -93,16 +103,22 @@ class VariationalPhase(Phase):
         return make_optimizer(method.optimizer, self.learning_rate, method.schedule, self.plan)
 
     def init(self, previous: Start, data: Data | None, key: jax.Array) -> VariationalState:
-        mu, rho = previous.parameters, None
-        fresh = lambda a: jnp.full(a.shape, self.initial_rho, a.dtype)  # noqa: E731
+        mu, std = previous.parameters, None
         if previous.posterior is not None:
             mu, std = previous.posterior.moments()
-            rho = jax.tree.map(
-                lambda s: jnp.where(s > 0, inverse_softplus(jnp.where(s > 0, s, 1)), fresh(s)), std
-            )
-        rho = jax.tree.map(fresh, mu) if rho is None else rho
+        std = jax.tree.map(jnp.zeros_like, mu) if std is None else std
+        rho = jax.tree.map(self._first_rho, self.model.priors, std, is_leaf=is_prior)
         optimizer = self._optimizer().init({"mu": mu, "rho": rho})
         return VariationalState(mu, rho, previous.state, optimizer, jnp.zeros((), jnp.int32))
+
+    def _first_rho(self, prior: Prior, std: jax.Array) -> jax.Array | None:
+        """From the start's deviations where it has some; ``None`` for what is to be a point."""
+        if is_flat(prior):
+            return None
+        fresh = self.initial_rho.astype(std.dtype)
+        if self.method.initial_rho == "prior":
+            fresh = inverse_softplus(jnp.asarray(prior.deviation(), std.dtype))
+        return jnp.where(std > 0, inverse_softplus(jnp.where(std > 0, std, 1)), fresh)
 
     def step(
         self, state: VariationalState, batch: Batch, key: jax.Array
@@ -186,12 +202,12 @@ class VariationalPhase(Phase):
     def _draw_weights(self, state: VariationalState, key: jax.Array, sign: Any) -> Any:
         # two uses of one key, by two generators: the cheap one does not wait for a split
         weight_key, network_key = noise_key(key), jax.random.fold_in(key, 1)
-        noise = standard_normal_like(weight_key, state.mu)
-        w = jax.tree.map(
-            lambda m, r, e: m + softplus(r) * (sign.astype(e.dtype) * e),
-            state.mu, state.rho, noise,
-        )  # fmt: skip
-        return w, weight_key, network_key
+        noise = standard_normal_like(weight_key, state.rho)
+
+        def draw(m: jax.Array, r: jax.Array | None, e: jax.Array | None) -> jax.Array:
+            return m if r is None or e is None else m + softplus(r) * (sign.astype(e.dtype) * e)
+
+        return jax.tree.map(draw, state.mu, state.rho, noise), weight_key, network_key
 
     def _closed_kl(self, prior: Prior, mu: jax.Array, sigma: jax.Array) -> jax.Array | None:
         return prior.kl_from_gaussian(mu, sigma) if self.method.kl == "auto" else None
@@ -226,34 +242,40 @@ class VariationalPhase(Phase):
         added, so the noise need not be kept. Without a scale there is no KL.
         """
 
-        def leaf(prior: Prior, mu: jax.Array, rho: jax.Array, w: jax.Array, g: jax.Array) -> Any:
+        def leaf(prior: Prior, mu: jax.Array, rho: Any, w: jax.Array, g: jax.Array) -> _Pair:
+            if rho is None:
+                return _Pair(g, None)
             sigma, slope = softplus_and_slope(rho)
             if kl_scale is None:
-                return g, g * (w - mu) / sigma * slope
+                return _Pair(g, g * (w - mu) / sigma * slope)
             if self._closed_kl(prior, mu, sigma) is None:
                 f = g - kl_scale * jax.grad(lambda w: jnp.sum(prior.log_prob(w)))(w)
-                return f, (f * (w - mu) - kl_scale) / sigma * slope
+                return _Pair(f, (f * (w - mu) - kl_scale) / sigma * slope)
             closed: Any = prior.kl_from_gaussian
             total = lambda m, s: jnp.sum(closed(m, s))  # noqa: E731
             kl_mu, kl_sigma = jax.grad(total, argnums=(0, 1))(mu, sigma)
-            return g + kl_scale * kl_mu, (g * (w - mu) / sigma + kl_scale * kl_sigma) * slope
+            for_rho = (g * (w - mu) / sigma + kl_scale * kl_sigma) * slope
+            return _Pair(g + kl_scale * kl_mu, for_rho)
 
         pairs = jax.tree.map(leaf, self.model.priors, state.mu, state.rho, w, g, is_leaf=is_prior)
-        tree: Any = jax.tree.structure(state.mu)
-        mu, rho = jax.tree.transpose(tree, jax.tree.structure((0, 0)), pairs)
-        return {"mu": mu, "rho": rho}
+        part = lambda i: jax.tree.map(  # noqa: E731
+            lambda pair: pair[i], pairs, is_leaf=lambda node: isinstance(node, _Pair)
+        )
+        return {"mu": part(0), "rho": part(1)}
 
     def kl(self, state: VariationalState, w: Parameters) -> jax.Array:
         """KL(q ‖ p): closed form where there is one, else log q(w) − log p(w) at the sample."""
 
-        def leaf(prior: Prior, mu: jax.Array, rho: jax.Array, w: jax.Array) -> jax.Array:
+        def leaf(prior: Prior, mu: jax.Array, rho: Any, w: jax.Array) -> Any:
+            if rho is None:
+                return None
             sigma = softplus(rho)
             closed = self._closed_kl(prior, mu, sigma)
             if closed is not None:
                 return jnp.sum(closed)
             noise = (w - mu) / sigma
             log_q = -0.5 * jnp.square(noise) - jnp.log(sigma) - _HALF_LOG_2PI
-            return jnp.sum(log_q - prior.log_prob(w))
+            return jnp.sum(log_q) - jnp.sum(prior.log_prob(w))  # which may be of all at once
 
         terms = jax.tree.map(leaf, self.model.priors, state.mu, state.rho, w, is_leaf=is_prior)
         return jax.tree.reduce(jnp.add, terms)
@@ -316,7 +338,7 @@ class BayesByBackprop(Method):
             2^(M−i)/(2^M−1), or a function of (i, M) whose values sum to 1.
         temperature: weight of the KL; 1 is the posterior, below 1 a colder one.
         kl_warmup: epochs over which the KL's weight grows from 0.
-        initial_rho: where ρ starts; σ = softplus(ρ).
+        initial_rho: where ρ starts, σ = softplus(ρ); or ``"prior"``, at the prior's deviation.
         learning_rate: the step size of Adam.
         schedule: ``"cosine"`` (the rate falls to zero over the fit) or ``"constant"``.
         optimizer: any optax transformation instead of Adam; it sees the tree {mu, rho}.
@@ -346,7 +368,7 @@ class BayesByBackprop(Method):
     kl_weights: str | Callable[..., Any] = "uniform"
     temperature: float = 1.0
     kl_warmup: float = 0.0
-    initial_rho: float = -5.0
+    initial_rho: float | str = -5.0
     learning_rate: float = 1e-3
     schedule: str = "cosine"
     optimizer: Any = None
@@ -356,6 +378,8 @@ class BayesByBackprop(Method):
         choose("kl", self.kl, ("auto", "monte_carlo"))
         if not callable(self.kl_weights):
             choose("kl_weights", self.kl_weights, ("uniform", "blundell"))
+        if isinstance(self.initial_rho, str):
+            choose("initial_rho", self.initial_rho, ("prior",))
         whole("samples", self.samples)
         if self.antithetic and self.samples % 2:
             raise ValueError(f"antithetic pairs need an even number of samples, got {self.samples}")
@@ -366,10 +390,23 @@ class BayesByBackprop(Method):
         check_optimizer(self.optimizer, self.learning_rate, self.schedule)
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
-        numbers = (self.learning_rate, self.temperature, self.kl_warmup, self.initial_rho)
+        by_prior = self.initial_rho == "prior"
+        if by_prior:
+            self._check_deviations(model)
+        initial = 0.0 if by_prior else self.initial_rho
+        numbers = (self.learning_rate, self.temperature, self.kl_warmup, initial)
         rate, temperature, warmup, initial_rho = (jnp.asarray(v) for v in numbers)
         # they travel as arrays, so that another rate or temperature compiles nothing
+        kept = self.initial_rho if by_prior else 0.0
         choices = dataclasses.replace(
-            self, learning_rate=1.0, temperature=1.0, kl_warmup=0.0, initial_rho=0.0
+            self, learning_rate=1.0, temperature=1.0, kl_warmup=0.0, initial_rho=kept
         )
         return [VariationalPhase(model, plan, choices, rate, temperature, warmup, initial_rho)]
+
+    def _check_deviations(self, model: Model) -> None:
+        for prior in jax.tree.leaves(model.priors, is_leaf=is_prior):
+            if not is_flat(prior) and prior.deviation() is None:
+                raise ValueError(
+                    f"initial_rho='prior': {type(prior).__name__} has no deviation to start from; "
+                    "give initial_rho a number, or use a Gaussian prior"
+                )

@@ -204,6 +204,7 @@ class NUTS(Method):
 
     counts: ClassVar[Any] = "steps"
     full_batch: ClassVar[bool] = True
+    takes_points: ClassVar[bool] = False
 
     def __check_init__(self) -> None:
         for name in ("chains", "warmup", "max_doublings"):

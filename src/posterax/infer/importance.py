@@ -78,6 +78,7 @@ class ImportanceSampling(Method):
 
     counts: ClassVar[Any] = "steps"
     full_batch: ClassVar[bool] = True
+    takes_points: ClassVar[bool] = False
     takes_start: ClassVar[bool] = False
 
     def __check_init__(self) -> None:

@@ -1,8 +1,32 @@
 """Networks in the box, and adapters that bring any other to one form."""
 
+from typing import Any
+
 from .adapters import Network, as_network
+from .convolutional import ConvNet, LeNet5
 from .mlp import MLP
+from .recurrent import Recurrent
+from .resnet import ResNet
+from .temporal import TemporalConvNet
+from .transformer import Transformer
+from .unet import UNet
 
-BY_NAME = {"MLP": MLP}
+# what a file may name
+BY_NAME: dict[str, Any] = {
+    network.__name__: network
+    for network in (MLP, LeNet5, ConvNet, ResNet, UNet, TemporalConvNet, Recurrent, Transformer)
+}
 
-__all__ = ["BY_NAME", "MLP", "Network", "as_network"]
+__all__ = [
+    "BY_NAME",
+    "MLP",
+    "ConvNet",
+    "LeNet5",
+    "Network",
+    "Recurrent",
+    "ResNet",
+    "TemporalConvNet",
+    "Transformer",
+    "UNet",
+    "as_network",
+]

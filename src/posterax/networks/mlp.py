@@ -1,7 +1,8 @@
-"""Fully connected networks."""
+"""Fully connected networks, and how weights start."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
+from math import prod
 from typing import Any
 
 import equinox as eqx
@@ -11,33 +12,45 @@ import jax.numpy as jnp
 from .._checks import whole
 from .._keys import KeyLike, as_key
 from .._noise import noise_key, standard_normal
-
-ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
-    "relu": jax.nn.relu,
-    "tanh": jnp.tanh,
-    "gelu": jax.nn.gelu,
-    "silu": jax.nn.silu,
-    "softplus": jax.nn.softplus,
-    "sigmoid": jax.nn.sigmoid,
-    "identity": lambda x: x,
-}
-
-
-def activation_function(activation: str | Callable[..., Any]) -> Callable[..., Any]:
-    """Look up an activation by name, or pass a function through."""
-    if callable(activation):
-        return activation
-    if activation not in ACTIVATIONS:
-        raise ValueError(
-            f"activation must be one of {', '.join(ACTIVATIONS)} or a function, got {activation!r}"
-        )
-    return ACTIVATIONS[activation]
+from .config import Activation, Configured, activation_function, flag, several
 
 
 @partial(jax.jit, static_argnums=1)
 def initial_normal(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """Standard normals, by the generator that takes a fifth of the time to compile."""
     return standard_normal(noise_key(key), shape, jnp.result_type(float))
+
+
+def gain_of(activation: Activation) -> float:
+    """What keeps the size of a signal through an activation: a ReLU halves its square."""
+    return 2.0 if activation == "relu" else 1.0
+
+
+def he_normal(layer: Any, *args: Any, gain: float, key: jax.Array, **options: Any) -> Any:
+    """An Equinox layer with weights from N(0, gain / fan-in) and biases of zero.
+
+    Args:
+        layer: its class, ``eqx.nn.Conv2d`` for instance.
+        args: arguments of the class.
+        gain: 2 before a ReLU, else 1.
+        key: a JAX key.
+        options: keyword arguments of the class.
+
+    Example:
+        >>> import equinox as eqx
+        >>> import jax
+        >>> from posterax.networks.mlp import he_normal
+        >>> he_normal(eqx.nn.Conv2d, 3, 8, 5, gain=2.0, key=jax.random.key(0)).weight.shape
+        (8, 3, 5, 5)
+    """
+    # its shapes only: Equinox's own draw would be compiled and thrown away
+    made = eqx.filter_eval_shape(layer, *args, key=key, **options)
+    shape = made.weight.shape
+    weight = (gain / prod(shape[1:])) ** 0.5 * initial_normal(key, shape)
+    made = eqx.tree_at(lambda m: m.weight, made, weight)
+    if made.bias is None:
+        return made
+    return eqx.tree_at(lambda m: m.bias, made, jnp.zeros(made.bias.shape))
 
 
 class Linear(eqx.Module):
@@ -54,17 +67,20 @@ class Linear(eqx.Module):
         return x @ self.weight.T + self.bias
 
 
-class MLP(eqx.Module):
+class MLP(Configured):
     """A fully connected network, f(x) = W_L h(… h(W₁ x + b₁) …) + b_L.
 
     Weights start as He et al. (2015) have it, N(0, 2 / fan-in) before a ReLU and
-    N(0, 1 / fan-in) elsewhere; biases start at zero.
+    N(0, 1 / fan-in) elsewhere; biases start at zero. With ``residual`` the weights of the R layers
+    that add to their input are divided by R: what a ReLU adds is never negative, and R such terms
+    would make the outputs grow with the depth.
 
     Args:
         in_size: number of inputs.
         out_size: number of outputs (logits, means, …).
         hidden_sizes: width of each hidden layer.
         activation: a name (``"relu"``, ``"tanh"``, ``"gelu"``, ``"silu"``, …) or a function.
+        residual: a hidden layer as wide as the one before adds to it, h ← h + a(W h + b).
         key: an int or a JAX key.
 
     Example:
@@ -79,7 +95,8 @@ class MLP(eqx.Module):
     in_size: int = eqx.field(static=True)
     out_size: int = eqx.field(static=True)
     hidden_sizes: tuple[int, ...] = eqx.field(static=True)
-    activation: str | Callable[..., Any] = eqx.field(static=True)
+    activation: Activation = eqx.field(static=True)
+    residual: bool = eqx.field(static=True)
 
     batched = True  # takes a batch as it is: one large product instead of a vmapped small one
 
@@ -89,39 +106,38 @@ class MLP(eqx.Module):
         out_size: int,
         hidden_sizes: Sequence[int] = (100, 100),
         *,
-        activation: str | Callable[..., Any] = "relu",
+        activation: Activation = "relu",
+        residual: bool = False,
         key: KeyLike,
     ):
-        sizes = (in_size, *hidden_sizes, out_size)
-        names = ("in_size", *["hidden_sizes"] * len(hidden_sizes), "out_size")
-        sizes = tuple(whole(name, size) for name, size in zip(names, sizes, strict=True))
+        self.in_size, self.out_size = whole("in_size", in_size), whole("out_size", out_size)
+        self.hidden_sizes = several("hidden_sizes", hidden_sizes)
         activation_function(activation)
-        keys = jax.random.split(as_key(key), len(sizes) - 1)
-        self.in_size, *hidden, self.out_size = sizes
-        self.hidden_sizes = tuple(hidden)
         self.activation = activation
-        gains = [2.0 if activation == "relu" else 1.0] * len(hidden_sizes) + [1.0]
+        self.residual = flag("residual", residual)
+        adding = sum(self._adds())
+        if residual and not adding:
+            raise ValueError(
+                "residual=True needs neighbouring hidden layers of one width, such as "
+                f"hidden_sizes=(100, 100), got hidden_sizes={self.hidden_sizes}"
+            )
+        sizes = (self.in_size, *self.hidden_sizes, self.out_size)
+        gain = gain_of(activation)
+        gains = [gain / adding**2 if adds else gain for adds in self._adds()] + [1.0]
+        keys = jax.random.split(as_key(key), len(sizes) - 1)
         self.layers = [
             Linear(i, o, gain=gain, key=k)
             for i, o, gain, k in zip(sizes[:-1], sizes[1:], gains, keys, strict=True)
         ]
 
+    def _adds(self) -> list[bool]:
+        """Which hidden layers add to their input; the first never does, it reads x."""
+        sizes = self.hidden_sizes
+        return [self.residual and i > 0 and n == sizes[i - 1] for i, n in enumerate(sizes)]
+
     def __call__(self, x: jax.Array) -> jax.Array:
         activation = activation_function(self.activation)
-        for layer in self.layers[:-1]:
-            x = activation(layer(x))
+        for layer, adds in zip(self.layers[:-1], self._adds(), strict=True):
+            h = activation(layer(x))
+            x = x + h if adds else h
         return self.layers[-1](x)
-
-    def config(self) -> dict[str, Any]:
-        """Constructor arguments, for saving by name."""
-        if not isinstance(self.activation, str):
-            raise ValueError(
-                "an MLP with an activation given as a function has no saved form; name it "
-                f"({', '.join(ACTIVATIONS)}) or load with px.load(path, model=model)"
-            )
-        return {
-            "in_size": self.in_size,
-            "out_size": self.out_size,
-            "hidden_sizes": list(self.hidden_sizes),
-            "activation": self.activation,
-        }

@@ -10,11 +10,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.extend import core as jex
 
 PRODUCTS = ("dot_general", "conv_general_dilated")
-# a weight seen through one of these is still that weight
-STRUCTURAL = ("transpose", "reshape", "squeeze", "expand_dims", "convert_element_type", "copy")
+# a weight seen through one of these is still that weight (see ``structural``)
+STRUCTURAL = (
+    *("transpose", "reshape", "squeeze", "rev", "broadcast_in_dim"),
+    *("convert_element_type", "copy"),
+)
 LOOPS = ("scan", "while", "cond")
 
 DATA, WEIGHT, MIXED = range(3)
@@ -73,7 +77,7 @@ def _run(
         values, tags = [value for value, _ in inputs], [tag for _, tag in inputs]
         name, body = eqn.primitive.name, called(eqn)
         if name in PRODUCTS and sorted(tags) == [DATA, WEIGHT]:
-            value = _bind(eqn, values)[0] if given is None else next(given)
+            value = bind(eqn, values)[0] if given is None else next(given)
             collected.append(value)
             known[eqn.outvars[0]] = (value if given is not None else None, MIXED)
             continue
@@ -81,16 +85,36 @@ def _run(
             found = _run(body.jaxpr, body.consts, inputs, collected, given)
         else:
             tag = DATA if all(t == DATA for t in tags) else MIXED
-            if name in STRUCTURAL and tags[0] == WEIGHT:
+            if tags[:1] == [WEIGHT] and structural(eqn):
                 tag = WEIGHT
             skipped = given is None and tag == MIXED
-            outs = [None] * len(eqn.outvars) if skipped else _bind(eqn, values)
+            outs = [None] * len(eqn.outvars) if skipped else bind(eqn, values)
             found = [(value, tag) for value in outs]
         known.update(zip(eqn.outvars, found, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
 
 
-def _bind(eqn: Any, values: list[Any]) -> list[Any]:
+def structural(eqn: Any) -> bool:
+    """Whether an operation only rearranges its argument, every entry in one place.
+
+    Example:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> from posterax.networks.shared import structural
+        >>> def program(w):
+        ...     return w[None], jnp.broadcast_to(w, (3, 2)), jax.lax.rev(w, (0,))
+        >>> [structural(eqn) for eqn in jax.make_jaxpr(program)(jnp.ones(2)).jaxpr.eqns]
+        [True, False, True]
+    """
+    if eqn.primitive.name not in STRUCTURAL:
+        return False
+    before, after = eqn.invars[0].aval, eqn.outvars[0].aval
+    # a broadcast that adds axes of length 1 is a reshape; any other repeats entries
+    return after.size == before.size and jnp.issubdtype(after.dtype, jnp.floating)
+
+
+def bind(eqn: Any, values: list[Any]) -> list[Any]:
+    """The operation of an equation on other values; always a list of results."""
     bound = eqn.primitive.get_bind_params(eqn.params)
     functions, params = bound if isinstance(bound, tuple) else ((), bound)  # JAX before 0.10
     found = eqn.primitive.bind(*functions, *values, **params)

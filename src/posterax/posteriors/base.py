@@ -164,6 +164,7 @@ class Posterior(eqx.Module):
     def as_prior(self) -> PerWeight:
         """This posterior as the prior of the next data, a Gaussian with its moments."""
         mean, std = self.moments()
+        std = self.model.bayesian(std)  # points have no spread, and stay points
         if any(float(jnp.min(s)) <= 0 for s in jax.tree.leaves(std) if s.size):
             raise ValueError(
                 f"{type(self).__name__} has parameters without spread, so it is no prior: "

@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 
@@ -24,7 +25,8 @@ class Signed(NamedTuple):
 class MeanFieldGaussian(Posterior):
     r"""q(w) = ∏ᵢ N(wᵢ | μᵢ, σᵢ²) with σ = softplus(ρ).
 
-    ``mu`` and ``rho`` are trees like the model's parameters.
+    ``mu`` and ``rho`` are trees like the model's parameters; ``rho`` is ``None`` where a weight is
+    a point.
     """
 
     mu: Parameters
@@ -43,17 +45,20 @@ class MeanFieldGaussian(Posterior):
 
     def _step(self, key: jax.Array) -> Parameters:
         """δ = σ ε."""
-        noise = standard_normal_like(key, self.mu)
-        return jax.tree.map(jnp.multiply, self.sigma(), noise)
+        noise = standard_normal_like(key, self.rho)
+        return jax.tree.map(lambda r, e: softplus(r) * e, self.rho, noise)
 
     def evaluate(self, ids: Any, x: Any) -> tuple[jax.Array, Any]:
         """For pairs μ ± δ the products with x are shared: x·μ by all samples, x·δ by two."""
 
+        random, points = eqx.partition(self.mu, self._is_random())
+
         def network(weights: Any, x: Any) -> Any:
-            return self.model.apply(Parameters(weights, None), self.state, x, None, False)[0]
+            own = Parameters(eqx.combine(weights, points.network), None)
+            return self.model.apply(own, self.state, x, None, False)[0]
 
         samples = len(ids.sign)
-        means = shared.products(network, self.mu.network, x) if samples > 1 else []
+        means = shared.products(network, random.network, x) if samples > 1 else []
         if not means:
             return super().evaluate(ids, x)
 
@@ -62,18 +67,24 @@ class MeanFieldGaussian(Posterior):
             steps = shared.products(network, step.network, x)
 
             def side(sign: float) -> tuple[jax.Array, Any]:
-                params = _move(self.mu, sign, step)
+                params = _move(random, sign, step)
                 given = [mean + sign * part for mean, part in zip(means, steps, strict=True)]
-                return shared.outputs(network, params.network, x, given), params.likelihood
+                found = shared.outputs(network, params.network, x, given)
+                return found, eqx.combine(params.likelihood, points.likelihood)
 
             return jax.tree.map(lambda *both: jnp.stack(both), side(1.0), side(-1.0))
 
         pairs = map_samples(pair, ids.key[::2], 2 * jax.tree.leaves(x)[0].shape[0])
         return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:])[:samples], pairs)
 
+    def _is_random(self) -> Parameters:
+        return jax.tree.map(lambda m, r: r is not None, self.mu, self.rho)
+
     def sigma(self) -> Parameters:
-        """Standard deviations."""
-        return jax.tree.map(softplus, self.rho)
+        """Standard deviations; zero for points."""
+        return jax.tree.map(
+            lambda m, r: jnp.zeros_like(m) if r is None else softplus(r), self.mu, self.rho
+        )
 
     def moments(self) -> tuple[Parameters, Parameters]:
         return self.mu, self.sigma()
@@ -87,4 +98,6 @@ def opposite_pairs(key: jax.Array, n: int) -> Signed:
 
 
 def _move(mu: Parameters, sign: Any, step: Parameters) -> Parameters:
-    return jax.tree.map(lambda m, d: m + jnp.asarray(sign, m.dtype) * d, mu, step)
+    return jax.tree.map(
+        lambda m, d: m if d is None else m + jnp.asarray(sign, m.dtype) * d, mu, step
+    )

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._special import softplus
+from ..data import shuffle
 from ..model import Parameters
 from ..predictive import Particles
 from ..priors import PerWeight
@@ -44,21 +45,21 @@ class GaussianMixture(Posterior):
     def particles(self, key: jax.Array, samples: int | None) -> Particles:
         n = 100 if samples is None else samples
         within = Signed(jax.random.split(key, n), jnp.ones(n))
-        return self._placed(np.arange(n) % self.members, within)
+        return self._placed(np.arange(n) % self.members, within, key)
 
     def antithetic(self, key: jax.Array, samples: int | None) -> Particles:
         n = 100 if samples is None else samples
         # fewer draws than two for each component: one each, rather than pairs for some
         each = np.arange(n) if n < 2 * self.members else np.arange(n) // 2
-        return self._placed(each % self.members, opposite_pairs(key, n))
+        return self._placed(each % self.members, opposite_pairs(key, n), key)
 
-    def _placed(self, component: np.ndarray, within: Signed) -> Particles:
+    def _placed(self, component: np.ndarray, within: Signed, key: jax.Array) -> Particles:
         # components weigh the same, however many draws each has
         counts = np.bincount(component, minlength=self.members)
         weights = 1 / counts[component]
-        return Particles(
-            Placed(jnp.asarray(component), within), jnp.asarray(weights / weights.sum())
-        )
+        # fewer draws than components: not always the same ones
+        placed = shuffle(jnp.asarray(component), self.members, jax.random.fold_in(key, 1))
+        return Particles(Placed(placed, within), jnp.asarray(weights / weights.sum()))
 
     def parameters(self, identity: Any) -> Parameters:
         return self.component(identity.component).parameters(identity.within)
@@ -68,10 +69,11 @@ class GaussianMixture(Posterior):
 
     def moments(self) -> tuple[Parameters, Parameters]:
         mean = jax.tree.map(lambda m: jnp.mean(m, 0), self.mu)
-        std = jax.tree.map(
-            lambda m, r: jnp.sqrt(jnp.var(m, 0) + jnp.mean(jnp.square(softplus(r)), 0)),
+        within = jax.tree.map(
+            lambda m, r: 0 if r is None else jnp.mean(jnp.square(softplus(r)), 0),
             self.mu, self.rho,
         )  # fmt: skip
+        std = jax.tree.map(lambda m, v: jnp.sqrt(jnp.var(m, 0) + v), self.mu, within)
         return mean, std
 
     def as_prior(self) -> PerWeight:

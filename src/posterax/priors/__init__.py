@@ -9,11 +9,13 @@ distribution of ``numpyro.distributions`` is accepted in their place.
 from .base import Prior, is_prior
 from .convert import FromDistribution, as_prior
 from .hierarchical import Hierarchical
+from .partial import Flat, Trained, is_flat
 from .simple import Gaussian, Laplace, ScaleMixture
 from .trees import ByPart, PerWeight
 
 __all__ = [
     "ByPart",
+    "Flat",
     "FromDistribution",
     "Gaussian",
     "Hierarchical",
@@ -21,6 +23,8 @@ __all__ = [
     "PerWeight",
     "Prior",
     "ScaleMixture",
+    "Trained",
     "as_prior",
+    "is_flat",
     "is_prior",
 ]

@@ -39,6 +39,10 @@ class Prior(eqx.Module):
         """KL(N(mu, sigma²) ‖ p) entry by entry, or ``None`` where there is no closed form."""
         return None
 
+    def deviation(self) -> Any:
+        """The standard deviation, where it is known."""
+        return None
+
     def resolve(self, params: Any, fan_in: Callable[[tuple[int, ...]], int]) -> Any:
         """A tree like ``params`` with one prior at every array."""
         return jax.tree.map(lambda w: self.for_shape(w.shape, fan_in), params)

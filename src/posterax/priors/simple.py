@@ -58,6 +58,9 @@ class Gaussian(Prior):
         ratio = sigma / scale
         return 0.5 * (jnp.square(ratio) + jnp.square((mu - loc) / scale) - 1) - jnp.log(ratio)
 
+    def deviation(self) -> Any:
+        return self.scale
+
     def for_shape(self, shape: tuple[int, ...], fan_in: Callable[..., int]) -> "Prior":
         if not self.fan_in:
             return self

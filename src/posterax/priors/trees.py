@@ -1,6 +1,5 @@
 """Different priors for different weights: by part of the tree, or one for each."""
 
-import fnmatch
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -8,8 +7,10 @@ import jax
 import jax.tree_util as jtu
 
 from .._tree import path_name, same_structure
+from ..networks.parts import matches
 from .base import Prior
 from .convert import as_prior
+from .partial import Flat
 from .simple import Gaussian
 
 
@@ -46,7 +47,7 @@ class ByPart(Prior):
         def choose(path: Any, w: jax.Array) -> Prior:
             name = path_name(path)
             for i, (pattern, prior) in enumerate(self.parts):
-                if pattern(name, w) if callable(pattern) else _matches(name, pattern):
+                if pattern(name, w) if callable(pattern) else matches(name, pattern):
                     used.add(i)
                     return prior.for_shape(w.shape, fan_in)
             return self.default.for_shape(w.shape, fan_in)
@@ -61,11 +62,6 @@ class ByPart(Prior):
         return tree
 
 
-def _matches(name: str, pattern: str) -> bool:
-    # the name alone, or as the model's summary prints it
-    return any(fnmatch.fnmatchcase(n, pattern) for n in (name, f"network.{name}"))
-
-
 class PerWeight(Prior):
     """A Gaussian with its own mean and deviation for every weight, as an earlier posterior gives.
 
@@ -73,7 +69,7 @@ class PerWeight(Prior):
 
     Args:
         loc: means, a tree like the model's parameters.
-        scale: deviations, a tree of the same shape.
+        scale: deviations, a tree of the same shape, with ``None`` for what is a point.
     """
 
     loc: Any
@@ -85,8 +81,12 @@ class PerWeight(Prior):
                 "prior: this posterior's weights have another tree than the network's; "
                 "use it with the network it was fitted for"
             )
-        return jax.tree.map(Gaussian, self.scale.network, self.loc.network)
+        return jax.tree.map(_around, self.loc.network, self.scale.network)
 
     def resolve_likelihood(self) -> Any:
         """The priors of the likelihood's own parameters."""
-        return jax.tree.map(Gaussian, self.scale.likelihood, self.loc.likelihood)
+        return jax.tree.map(_around, self.loc.likelihood, self.scale.likelihood)
+
+
+def _around(loc: jax.Array, scale: jax.Array | None) -> Prior:
+    return Flat() if scale is None else Gaussian(scale, loc)

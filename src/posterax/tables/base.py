@@ -2,6 +2,8 @@
 
 import dataclasses
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +65,30 @@ class BayesianEstimator(BaseEstimator):
 
     # -- learning
 
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """A fit that fails leaves the estimator as it was."""
+        before = dict(vars(self))
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
     def _learn(self, X: Any, y: Any, sample_weight: Any) -> None:
-        rows = self._rows(X, y, sample_weight, first=True)
+        with self._all_or_nothing():
+            self._learn_anew(X, y, sample_weight)
+
+    def _learn_anew(self, X: Any, y: Any, sample_weight: Any) -> None:
         previous = getattr(self, "posterior_", None) if self.warm_start else None
+        classes: Any = getattr(self, "classes_", ())
+        rows = self._rows(X, y, sample_weight, first=True)
+        if previous is not None and not np.array_equal(classes, getattr(self, "classes_", ())):
+            raise ValueError(
+                f"warm_start=True continues with the classes {classes.tolist()}, but y has "
+                f"{self.classes_.tolist()}: set warm_start=False"
+            )
         self._scale(rows)
         self._seed()
         model = self._model(len(rows.x))
@@ -79,10 +102,15 @@ class BayesianEstimator(BaseEstimator):
         self._first_fit(model, rows, self._method(), previous)
 
     def _first_fit(self, model: Model, rows: Rows, method: Method, start: Posterior | None) -> None:
-        self.posterior_ = self._fit(model, rows, method, start, self._fit_seed)
+        rows, watch = self._watched(rows)
+        self.posterior_ = self._fit(model, rows, method, start, self._fit_seed, watch)
         self.updates_ = 0
 
     def _update(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> None:
+        with self._all_or_nothing():
+            self._learn_more(X, y, sample_weight, classes)
+
+    def _learn_more(self, X: Any, y: Any, sample_weight: Any, classes: Any) -> None:
         """The posterior so far is the prior of the new data, member by member."""
         method, before = self._method(), getattr(self, "posterior_", None)
         known = isinstance(before, MeanFieldGaussian | GaussianMixture)
@@ -103,11 +131,20 @@ class BayesianEstimator(BaseEstimator):
         parts: list[Any] = [before]
         if isinstance(before, GaussianMixture):
             parts = [before.component(i) for i in range(before.members)]
+        members = method.members if isinstance(method, DeepEnsemble) else 1
+        if members != len(parts):
+            raise ValueError(
+                f"members={members}, but the posterior so far has {len(parts)}: partial_fit goes "
+                "on with as many as there are; call fit to begin anew"
+            )
+        rows, watch = self._watched(rows)
         learned = []
         for number, part in enumerate(parts):
             model = Model(before.model.network, part.as_prior(), before.model.likelihood)
             seed = self._fit_seed + 1000 * self.updates_ + number
-            learned.append(self._fit(model, rows, _member(method, number), part, seed))
+            learned.append(self._fit(model, rows, _member(method, number), part, seed, watch))
+            if learned[-1].record.interrupted:
+                raise KeyboardInterrupt("partial_fit stopped: the posterior is the one before it")
         if not isinstance(before, GaussianMixture):
             self.posterior_ = learned[0]
             return
@@ -190,15 +227,10 @@ class BayesianEstimator(BaseEstimator):
         method: Method,
         start: Posterior | None,
         seed: int,
+        watch: Validation | None = None,
         share: float = 1.0,
     ) -> Posterior:
         """One call of ``px.fit``, for a share of the steps."""
-        validation = None
-        if self.early_stopping:
-            rows, held_out = self._hold_out(rows)
-            x, y = self._prepared(held_out)[:2]
-            patience = whole("n_iter_no_change", self.n_iter_no_change)
-            validation = Validation(x, y, every=self._look_every(len(rows.x)), patience=patience)
         n = len(rows.x)
         budget = settings.make_budget(method, n, self.epochs, self.steps, self.batch_size, share)
         if budget.batch_size in (None, n) and n <= settings.FULL_BATCH:
@@ -213,7 +245,7 @@ class BayesianEstimator(BaseEstimator):
             batch_size=budget.batch_size,
             key=seed,
             init=start,
-            validation=validation,
+            validation=watch,
             progress=self.verbose,
         )
 
@@ -228,17 +260,30 @@ class BayesianEstimator(BaseEstimator):
         size = self.batch_size or (n if n <= settings.FULL_BATCH else settings.BATCH)
         return max(1.0, 100 / max(1, -(-n // size)))
 
+    def _watched(self, rows: Rows) -> tuple[Rows, Validation | None]:
+        """Rows to learn from, and for early stopping rows to watch, the same all through a fit."""
+        if not self.early_stopping:
+            return rows, None
+        rows, held = self._hold_out(rows)
+        x, y, weight = self._prepared(held)
+        every, patience = self._look_every(len(rows.x)), self.n_iter_no_change
+        patience = whole("n_iter_no_change", patience)
+        return rows, Validation(x, y, every=every, patience=patience, weight=weight)
+
     def _hold_out(self, rows: Rows) -> tuple[Rows, Rows]:
         share = self.validation_fraction
         if not (isinstance(share, float) and 0 < share < 1):
             raise ValueError(f"validation_fraction must lie between 0 and 1, got {share!r}")
-        counted = np.flatnonzero(rows.weight)
-        n = len(counted)
+        n = len(rows.x)
         if n < 2:
             raise ValueError(f"early_stopping needs 2 rows or more to hold some out, got {n}")
-        size = max(1, round(share * n))
-        _, held = train_test_split(counted, test_size=size, random_state=self._fit_seed)
-        kept = np.setdiff1d(np.arange(len(rows.x)), held)
+        size, labels = max(1, round(share * n)), None
+        if rows.y.dtype.kind in "iu":  # classes in proportion, where that is possible
+            counts = np.unique(rows.y, return_counts=True)[1]
+            labels = rows.y if min(counts) > 1 and len(counts) <= min(size, n - size) else None
+        kept, held = train_test_split(
+            np.arange(n), test_size=size, random_state=self._fit_seed, stratify=labels
+        )
         return tuple(Rows(*(a[index] for a in rows)) for index in (kept, held))  # type: ignore
 
     # -- answering

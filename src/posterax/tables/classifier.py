@@ -9,11 +9,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .. import likelihoods
+from .._checks import whole
 from ..infer.base import Method
 from ..likelihoods import Likelihood
 from ..model import Model
 from ..posteriors import Posterior, before_data
 from ..predictive import Predictive
+from ..validation import Validation
 from .base import BayesianEstimator
 from .standardise import Rows
 
@@ -170,6 +172,9 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
             n_samples: draws of each.
             random_state: a seed.
         """
+        if len(self.classes_) == 1:
+            rows = len(self._check_inputs(X, reset=False))
+            return np.full((rows, whole("n_samples", n_samples)), self.classes_[0])
         drawn = self._reseeded(X, n_samples, random_state).sample(n_samples)
         return self.classes_[np.moveaxis(drawn, 0, -1)]
 
@@ -179,12 +184,8 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         y = column_or_1d(y, warn=True)
         if y.dtype.kind == "f" and not np.all(np.isfinite(y)):
             raise ValueError("y must hold labels, but it contains NaN or infinity: drop those rows")
-        kinds = {type(label).__name__ for label in y} if y.dtype == object else set()
-        if len(kinds) > 1:
-            raise ValueError(
-                f"y mixes labels of types {' and '.join(sorted(kinds))}: make them all text, for "
-                "instance with y.astype(str)"
-            )
+        if y.dtype == object:
+            _check_objects(y)
         check_classification_targets(y)
         if first:
             self.classes_ = np.unique(y if classes is None else np.asarray(classes))
@@ -205,12 +206,20 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
     def _extra_weight(self, y: np.ndarray) -> np.ndarray | float:
         if self.class_weight is None:
             return 1.0
-        present = np.unique(y)
-        weights = compute_class_weight(
-            self.class_weight, classes=self.classes_[present], y=self.classes_[y]
-        )
-        by_class = np.ones(len(self.classes_))
-        by_class[present] = weights
+        by_class, known = np.ones(len(self.classes_)), self.classes_.tolist()
+        if isinstance(self.class_weight, dict):
+            unknown = [label for label in self.class_weight if label not in known]
+            if unknown:
+                raise ValueError(
+                    f"class_weight names {unknown[0]!r}, which is not among the classes {known}"
+                )
+            for label, weight in self.class_weight.items():
+                by_class[known.index(label)] = weight
+        else:
+            present = np.unique(y)
+            by_class[present] = compute_class_weight(
+                self.class_weight, classes=self.classes_[present], y=self.classes_[y]
+            )
         return by_class[y]
 
     def _learn_targets(self, rows: Rows) -> None:
@@ -232,8 +241,22 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         method: Method,
         start: Posterior | None,
         seed: int,
+        watch: Validation | None = None,
         share: float = 1.0,
     ) -> Posterior:
         if len(self.classes_) == 1:  # nothing to learn
             return before_data(model, self._prepared(rows)[0])
-        return super()._fit(model, rows, method, start, seed, share)
+        return super()._fit(model, rows, method, start, seed, watch, share)
+
+
+def _check_objects(y: np.ndarray) -> None:
+    """Labels as Python objects must be of one type, and one that a file can hold."""
+    missing = sum(label is None or (isinstance(label, float) and np.isnan(label)) for label in y)
+    if missing:
+        raise ValueError(f"y holds {missing} missing labels (None or NaN): drop those rows")
+    kinds = sorted({type(label).__name__ for label in y})
+    if len(kinds) > 1 or not isinstance(y[0], str | bool | int | float | np.generic):
+        raise ValueError(
+            f"y holds labels of type {' and '.join(kinds)}: make them all text, for instance with "
+            "y.astype(str)"
+        )

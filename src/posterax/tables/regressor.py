@@ -166,25 +166,27 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
 
     def _first_fit(self, model: Model, rows: Rows, method: Method, start: Posterior | None) -> None:
         n = len(rows.x)
-        if not (start is None and self._calibrates(method, n)):
+        calibrates = self._calibrates(method, n)
+        if start is not None or not calibrates:
             # a start that has seen all rows can tell nothing about rows not seen
-            kept = getattr(self, "spread_", None) if start is not None else None
+            kept = getattr(self, "spread_", None) if start is not None and calibrates else None
             self.spread_ = np.ones(self._target_shape) if kept is None else kept
             return super()._first_fit(model, rows, method, start)
-        held = spread.held_out(n, self._fit_seed)
+        rows, watch = self._watched(rows)
+        held = spread.held_out(rows, self._fit_seed)
         weight = rows.weight.copy()
         weight[held] = 0  # not left out: the shapes, and so the compiled program, stay the same
         given = 1.0 if self.epochs is None and self.steps is None else sum(settings.PARTS)
         first, second = (part / given for part in settings.PARTS)
         seen = rows._replace(weight=weight)
-        self.posterior_ = self._fit(model, seen, method, None, self._fit_seed, first)
+        self.posterior_ = self._fit(model, seen, method, None, self._fit_seed, watch, first)
         predictive = self._own_width(rows.x[held])
         self.spread_ = spread.measure(predictive, rows.y[held], rows.weight[held])
         self.updates_ = 0
         before = self.posterior_.record
         if not before.interrupted:
             seed = self._fit_seed + 1
-            self.posterior_ = self._fit(model, rows, method, self.posterior_, seed, second)
+            self.posterior_ = self._fit(model, rows, method, self.posterior_, seed, watch, second)
             self.posterior_.record.follow(before)
 
     def _calibrates(self, method: Method, n: int) -> bool:

@@ -84,9 +84,9 @@ def _described(name: str, value: Any) -> Any:  # noqa: PLR0911
         return {"value": value}
     if isinstance(value, np.generic):
         return {"value": value.item()}
-    if isinstance(value, tuple | list):
+    if type(value) in (tuple, list) and all(map(_simple, value)):
         return {"list": [_described(name, item) for item in value], "tuple": type(value) is tuple}
-    if isinstance(value, dict):
+    if isinstance(value, dict) and all(map(_simple, [*value, *value.values()])):
         pairs = [(_described(name, k), _described(name, v)) for k, v in value.items()]
         return {"dict": pairs}
     if isinstance(value, np.ndarray):
@@ -104,6 +104,13 @@ def _described(name: str, value: Any) -> Any:  # noqa: PLR0911
         stacklevel=4,
     )
     return {"dropped": repr(value)}
+
+
+def _simple(value: Any) -> bool:
+    """Whether a setting inside a list has a saved form."""
+    if isinstance(value, tuple | list):
+        return all(map(_simple, value))
+    return value is None or isinstance(value, bool | int | float | str | np.generic)
 
 
 def _made(node: Any) -> tuple[Any, bool]:  # noqa: PLR0911

@@ -92,6 +92,8 @@ def layer_sizes(hidden_layer_sizes: Any, n: int) -> tuple[int, ...]:
     """The widths of the hidden layers; more data carry a second layer, and wider ones."""
     if hidden_layer_sizes is None:
         return (50,) if n <= 2_000 else (50, 50) if n <= 10_000 else (100, 100)
+    if isinstance(hidden_layer_sizes, np.ndarray):
+        hidden_layer_sizes = hidden_layer_sizes.tolist()
     if isinstance(hidden_layer_sizes, Sequence) and not isinstance(hidden_layer_sizes, str):
         return tuple(whole("hidden_layer_sizes", size) for size in hidden_layer_sizes)
     return (whole("hidden_layer_sizes", hidden_layer_sizes),)
@@ -109,6 +111,8 @@ def make_budget(
 
     ``share`` is the part of the steps that this fit is to take.
     """
+    steps = None if steps is None else whole("steps", steps)
+    epochs = None if epochs is None else above_zero("epochs", epochs)
     if batch_size is not None:
         batch_size = min(whole("batch_size", batch_size), n)
     elif not method.full_batch:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..predictive import Predictive
+from .standardise import Rows
 
 SHARE, MOST_ROWS = 0.2, 2000  # held out
 LEAST_ROWS = 100  # of a table; fewer leave too few to measure with
@@ -19,9 +20,18 @@ PRIOR_ROWS = 30  # a factor of 1 counts as much as so many rows
 LIMITS = (1 / 3, 3)
 
 
-def held_out(n: int, seed: int) -> np.ndarray:
-    """Row numbers to hold out of ``n``."""
-    return np.random.default_rng(seed).permutation(n)[: min(round(SHARE * n), MOST_ROWS)]
+def held_out(rows: Rows, seed: int) -> np.ndarray:
+    """Row numbers to hold out; a row that comes again is held out with its copies."""
+    n = len(rows.x)
+    random = np.random.default_rng(seed)
+    table = np.column_stack([rows.x, rows.y.reshape(n, -1)]) + 0.0  # no −0, which is 0
+    # equal rows have equal hashes; should two others share one, nothing is lost
+    odd = random.integers(2**63, size=table.shape[1], dtype=np.uint64) | np.uint64(1)
+    bits = table.view(np.uint64)
+    group = np.unique(np.sum((bits ^ bits >> np.uint64(29)) * odd, axis=1), return_inverse=True)[1]
+    place = random.permutation(group.max() + 1)[group]
+    wanted = min(round(SHARE * n), MOST_ROWS)
+    return np.flatnonzero(place <= np.sort(place)[wanted - 1])
 
 
 def measure(predictive: Predictive, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -45,7 +55,9 @@ def measure(predictive: Predictive, y: np.ndarray, weight: np.ndarray) -> np.nda
     low, high = edges[: len(LEVELS)], edges[len(LEVELS) :]
     edge = np.where(y > mean, high, low)
     with np.errstate(invalid="ignore", divide="ignore"):
-        reach = np.nan_to_num((y - mean) / (edge - mean), nan=1.0, posinf=LIMITS[1])
+        reach = (y - mean) / (edge - mean)
+    # a mean outside its own interval: beyond any edge; no width and no error: as it should be
+    reach = np.where(np.isnan(reach), 1.0, np.where(reach < 0, LIMITS[1], reach))
     wanted = np.stack([_quantile(r, level, weight) for r, level in zip(reach, LEVELS, strict=True)])
     rows = weight.sum() ** 2 / np.square(weight).sum()  # that count alike would tell as much
     factor = np.exp(np.mean(np.log(np.clip(wanted, *LIMITS)), axis=0))

@@ -23,7 +23,8 @@ class Standardiser(NamedTuple):
 def standardiser(values: np.ndarray, weight: np.ndarray) -> Standardiser:
     """Weighted means and deviations; a constant column is only moved to zero.
 
-    A constant keeps its size as the unit, so that an answer in that unit is precise.
+    Constant is what differs by rounding alone. A constant keeps its size as the unit, so that an
+    answer in that unit is precise.
 
     Example:
         >>> import numpy as np
@@ -32,7 +33,8 @@ def standardiser(values: np.ndarray, weight: np.ndarray) -> Standardiser:
         Standardiser(shift=array([2., 5.]), scale=array([1., 5.]))
     """
     share = weight / weight.sum()
-    constant = np.all(values == values[:1], axis=0)
+    largest = np.max(np.abs(values), axis=0, initial=0)
+    constant = np.ptp(values, axis=0) <= 10 * np.finfo(np.float64).eps * largest
     shift = np.where(constant, values[0], share @ values)
     # the largest deviation is taken out first: squares of large numbers would overflow
     most = np.max(np.abs(values - shift), axis=0, initial=0)

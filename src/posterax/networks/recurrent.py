@@ -1,0 +1,130 @@
+"""Sequences, and recurrent networks that read them step by step."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from .._checks import whole
+from .._keys import KeyLike, as_key
+from .config import Configured, flag, one_of
+from .mlp import Linear
+
+_CELLS: dict[str, Any] = {"lstm": eqx.nn.LSTMCell, "gru": eqx.nn.GRUCell}
+
+
+def as_sequence(x: Any, in_size: int, dtype: Any) -> tuple[jax.Array, jax.Array | None]:
+    """One sequence as values (T, features) in the precision of the weights, and its mask.
+
+    Args:
+        x: values (T, features), or a pair (values, mask) with a boolean mask (T,), true where
+            there is a step and false where there is padding.
+        in_size: the number of features the network was made for.
+        dtype: the precision of the weights.
+
+    Example:
+        >>> import numpy as np
+        >>> from posterax.networks.recurrent import as_sequence
+        >>> values, mask = as_sequence((np.ones((2, 1)), np.array([True, False])), 1, "float32")
+        >>> print(values.T)
+        [[1. 0.]]
+    """
+    values, mask = split_mask(x)
+    if values.ndim != 2 or values.shape[1] != in_size:
+        raise ValueError(
+            f"x must be one sequence of shape (T, {in_size}), or a pair (values, mask), got "
+            f"{values.shape}; write x[..., None] for one feature, and call jax.vmap(network) on a "
+            "batch"
+        )
+    if mask is not None:  # so that not even NaN gets through
+        values = jnp.where(mask[:, None], values, 0)
+    return values.astype(dtype), mask
+
+
+def split_mask(x: Any) -> tuple[jax.Array, jax.Array | None]:
+    """Values and mask of one sequence; no mask means that every step counts."""
+    if not isinstance(x, tuple | list):
+        return jnp.asarray(x), None
+    if len(x) != 2:
+        raise ValueError(f"x must be an array or a pair (values, mask), got {len(x)} parts")
+    values, mask = jnp.asarray(x[0]), jnp.asarray(x[1])
+    if mask.dtype != bool or mask.shape != values.shape[:1]:
+        raise ValueError(
+            f"x: the mask must be boolean, one entry per step, of shape {values.shape[:1]}, got "
+            f"{mask.dtype} of shape {mask.shape}"
+        )
+    return values, mask
+
+
+class Recurrent(Configured):
+    """A recurrent network: one cell, applied to every step, then an affine output.
+
+    The cell is the long short-term memory of Hochreiter and Schmidhuber (1997) or the gated
+    recurrent unit of Cho et al. (2014). Its weights are the same at every step, so one draw of
+    them holds for a whole sequence (Fortunato, Blundell and Vinyals 2017, *Bayesian recurrent
+    neural networks*).
+
+    Inputs are (T, features), or a pair (values, mask) with a boolean mask (T,) for sequences of
+    different lengths: a masked step leaves the state as it was, wherever the padding lies.
+
+    Args:
+        in_size: features of each step.
+        out_size: number of outputs.
+        hidden_size: size of the state.
+        cell: ``"lstm"`` or ``"gru"``.
+        per_step: outputs (T, out_size) of every step instead of those after the last.
+        key: an int or a JAX key.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import posterax as px
+        >>> network = px.networks.Recurrent(2, 1, 4, key=0)
+        >>> values, mask = jnp.ones((5, 2)), jnp.arange(5) < 3
+        >>> bool((network((values, mask)) == network(values[:3])).all())
+        True
+    """
+
+    cell_weights: eqx.nn.LSTMCell | eqx.nn.GRUCell
+    head: Linear
+    in_size: int = eqx.field(static=True)
+    out_size: int = eqx.field(static=True)
+    hidden_size: int = eqx.field(static=True)
+    cell: str = eqx.field(static=True)
+    per_step: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        in_size: int,
+        out_size: int,
+        hidden_size: int = 32,
+        *,
+        cell: str = "lstm",
+        per_step: bool = False,
+        key: KeyLike,
+    ):
+        self.in_size, self.out_size = whole("in_size", in_size), whole("out_size", out_size)
+        self.hidden_size = whole("hidden_size", hidden_size)
+        self.cell = one_of("cell", cell, tuple(_CELLS))
+        self.per_step = flag("per_step", per_step)
+        a, b = jax.random.split(as_key(key))
+        self.cell_weights = _CELLS[cell](self.in_size, self.hidden_size, key=a)
+        self.head = Linear(self.hidden_size, self.out_size, gain=1.0, key=b)
+
+    def __call__(self, x: Any) -> jax.Array:
+        dtype = self.head.weight.dtype
+        values, mask = as_sequence(x, self.in_size, dtype)
+        zeros = jnp.zeros(self.hidden_size, dtype)
+
+        def step(state: Any, inputs: tuple[jax.Array, jax.Array | None]) -> tuple[Any, Any]:
+            value, present = inputs
+            new = self.cell_weights(value, state)
+            if present is not None:
+                new = jax.tree.map(lambda a, b: jnp.where(present, a, b), new, state)
+            return new, new[0] if self.cell == "lstm" else new
+
+        start: Any = (zeros, zeros) if self.cell == "lstm" else zeros
+        last, hidden = jax.lax.scan(step, start, (values, mask))
+        if self.per_step:
+            return self.head(hidden)
+        return self.head(last[0] if self.cell == "lstm" else last)

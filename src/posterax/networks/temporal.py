@@ -1,0 +1,115 @@
+"""Temporal convolutional networks: sequences by causal, dilated convolutions."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from .._checks import whole
+from .._keys import KeyLike, as_key
+from .config import Activation, Configured, activation_function, flag, several
+from .mlp import Linear, gain_of, he_normal
+from .recurrent import as_sequence
+
+
+class Block(eqx.Module):
+    """Two causal convolutions of one dilation, added to the input."""
+
+    convolutions: list[eqx.nn.Conv1d]
+    shortcut: eqx.nn.Conv1d | None
+
+    def __init__(self, i: int, o: int, kernel: int, dilation: int, gain: float, key: jax.Array):
+        a, b, c = jax.random.split(key, 3)
+        # all padding before the first step: an output sees its own step and earlier ones only
+        options: dict[str, Any] = {"dilation": dilation, "padding": (((kernel - 1) * dilation, 0),)}
+        self.convolutions = [
+            he_normal(eqx.nn.Conv1d, n, o, kernel, gain=gain, key=k, **options)
+            for n, k in ((i, a), (o, b))
+        ]
+        self.shortcut = None if i == o else he_normal(eqx.nn.Conv1d, i, o, 1, gain=1.0, key=c)
+
+    def __call__(self, x: jax.Array, mask: jax.Array | None, activation: Any) -> jax.Array:
+        h = x
+        for convolution in self.convolutions:
+            h = activation(convolution(h))
+            # biases fill the padding again; zeros there are what an unpadded sequence begins with
+            h = h if mask is None else jnp.where(mask, h, 0)
+        return activation(h + (x if self.shortcut is None else self.shortcut(x)))
+
+
+class TemporalConvNet(Configured):
+    """A temporal convolutional network: the output at t depends on steps 1 … t only.
+
+    After Bai, Kolter and Koltun (2018, *An empirical evaluation of generic convolutional and
+    recurrent networks for sequence modeling*): block i has dilation 2^i and a residual
+    connection, so L blocks see 1 + 2 (kernel − 1)(2^L − 1) steps. Their weight normalisation and
+    dropout are left out: the prior speaks of the weights themselves.
+
+    Inputs are (T, features), or a pair (values, mask) with a boolean mask (T,), padded at the end
+    or at the start; the last step then is the last unmasked one.
+
+    Args:
+        in_size: features of each step.
+        out_size: number of outputs.
+        channels: channels of each block.
+        kernel: steps each convolution sees, 2 or more.
+        activation: a name (``"relu"``, …) or a function.
+        per_step: outputs (T, out_size) of every step instead of those of the last.
+        key: an int or a JAX key.
+
+    Example:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> import posterax as px
+        >>> network = px.networks.TemporalConvNet(2, 1, (4, 4), key=0)
+        >>> jax.eval_shape(network, jnp.ones((9, 2))).shape
+        (1,)
+    """
+
+    blocks: list[Block]
+    head: Linear
+    in_size: int = eqx.field(static=True)
+    out_size: int = eqx.field(static=True)
+    channels: tuple[int, ...] = eqx.field(static=True)
+    kernel: int = eqx.field(static=True)
+    activation: Activation = eqx.field(static=True)
+    per_step: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        in_size: int,
+        out_size: int,
+        channels: Sequence[int] = (32, 32, 32),
+        kernel: int = 3,
+        *,
+        activation: Activation = "relu",
+        per_step: bool = False,
+        key: KeyLike,
+    ):
+        self.in_size, self.out_size = whole("in_size", in_size), whole("out_size", out_size)
+        self.channels = several("channels", channels, least=1)
+        self.kernel = whole("kernel", kernel, least=2)
+        activation_function(activation)
+        self.activation = activation
+        self.per_step = flag("per_step", per_step)
+        head, *keys = jax.random.split(as_key(key), 1 + len(self.channels))
+        sizes = (self.in_size, *self.channels)
+        self.blocks = [
+            Block(sizes[i], sizes[i + 1], self.kernel, 2**i, gain_of(activation), k)
+            for i, k in enumerate(keys)
+        ]
+        self.head = Linear(sizes[-1], self.out_size, gain=1.0, key=head)
+
+    def __call__(self, x: Any) -> jax.Array:
+        activation = activation_function(self.activation)
+        values, mask = as_sequence(x, self.in_size, self.head.weight.dtype)
+        h = values.T
+        for block in self.blocks:
+            h = block(h, mask, activation)
+            h = h if mask is None else jnp.where(mask, h, 0)
+        if self.per_step:
+            return self.head(h.T)
+        last = -1 if mask is None else len(mask) - 1 - jnp.argmax(mask[::-1])
+        return self.head(h[:, last])
