@@ -19,6 +19,7 @@ NETWORKS = {
     "1-100-100-1": (1, (100, 100), 1),
     "784-400-400-10": (784, (400, 400), 10),
     "784-1200-1200-10": (784, (1200, 1200), 10),
+    "LeNet-5": (784, (), 10),
 }
 
 
@@ -29,6 +30,8 @@ def data(network: str, rows: int = EXAMPLES) -> tuple[np.ndarray, np.ndarray]:
     x = rng.random((rows, inputs), dtype=np.float32)
     if outputs == 1:
         return x, np.sin(4 * x).astype(np.float32)
+    if network == "LeNet-5":
+        x = x.reshape(rows, 28, 28)
     return x, rng.integers(0, outputs, rows)
 
 

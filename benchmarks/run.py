@@ -21,6 +21,7 @@ from benchmarks.problem import BATCH, INPUTS, SAMPLES, THREADS
 ROOT = Path(__file__).parent.parent
 PEERS = ("bayesian-torch reparameterization", "bayesian-torch flipout", "torchbnn", "blitz", "pyro")
 LARGE, MIDDLE, SMALL = "784-1200-1200-10", "784-400-400-10", "1-100-100-1"
+LENET = "LeNet-5"
 STEPS = ("bayes gaussian", "bayes mixture", "bayes local", "bayes flipout")
 FIRST_FIT = """
 import time, numpy as np
@@ -183,6 +184,11 @@ def main() -> None:
         results = measure(entries, network, base, options.seconds, options.rounds)
         show(f"training step, {network}, batch {BATCH}, Adam", results, base)
         everything["steps"][network] = results
+    entries = {base: (ours, "deterministic")}
+    entries |= {f"posterax {t}": (ours, t) for t in ("bayes last layer", *STEPS[:1], *STEPS[2:])}
+    results = measure(entries, LENET, base, options.seconds, options.rounds)
+    show(f"training step, {LENET}, batch {BATCH}, Adam", results, base)
+    everything["steps"][LENET] = results
     passes = f"{SAMPLES} deterministic passes"
     entries = {passes: (ours, "deterministic predict"), "posterax": (ours, "predict")}
     entries |= {peer: (worker, "predict") for peer, worker in peers.items()}

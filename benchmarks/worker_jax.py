@@ -26,6 +26,8 @@ PRIORS = {
 
 
 def network(name):
+    if name == "LeNet-5":
+        return px.networks.LeNet5(key=0)
     inputs, hidden, outputs = problem.NETWORKS[name]
     return px.networks.MLP(inputs, outputs, hidden, key=0)
 
@@ -38,7 +40,8 @@ def deterministic_step(name):
     batches = len(y) // problem.BATCH
 
     def loss(params, x, y):
-        out = eqx.combine(params, static)(x)
+        module = eqx.combine(params, static)
+        out = jax.vmap(module)(x) if name == "LeNet-5" else module(x)
         if out.shape[-1] == 1:
             return jnp.mean((out - y) ** 2)
         return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(out, y))
@@ -73,11 +76,11 @@ def _repeat(block, carry):
     return run
 
 
-def bayes_step(name, prior, **options):
+def bayes_step(name, prior, where=None, **options):
     """One step of ``px.fit`` with Bayes by Backprop, as fit runs it."""
     outputs = problem.NETWORKS[name][2]
     likelihood = px.likelihoods.Gaussian(0.1) if outputs == 1 else px.likelihoods.Categorical()
-    model = px.Model(network(name), PRIORS[prior], likelihood)
+    model = px.Model(network(name), PRIORS[prior], likelihood, where=where)
     method = px.BayesByBackprop(**options)
     ready = prepare(model, problem.data(name), method, None, 1_000_000, problem.BATCH)
     (phase,) = method.phases(ready.model, ready.plan)
@@ -175,6 +178,7 @@ TASKS = {
     "bayes mixture": lambda n: bayes_step(n, "mixture"),
     "bayes local": lambda n: bayes_step(n, "gaussian", estimator="local"),
     "bayes flipout": lambda n: bayes_step(n, "gaussian", estimator="flipout"),
+    "bayes last layer": lambda n: bayes_step(n, "gaussian", where="head.*"),
     "minibatch": gather,
     "predict": bayes_predict,
     "deterministic predict": deterministic_predict,

@@ -20,6 +20,8 @@ def test_jax():
         "reshape_p",
         "squeeze_p",
         "convert_element_type_p",
+        "rev_p",
+        "broadcast_in_dim_p",
     ):
         assert isinstance(getattr(jax.lax, name), Primitive)
     assert jax.core.ShapedArray((2,), jax.numpy.float32).shape == (2,)

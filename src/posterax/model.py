@@ -279,11 +279,12 @@ class Model(eqx.Module):
             lines = [f"{line}  {use[row[0]]}" for line, row in zip(lines, rows, strict=True)]
         rule = "-" * max(map(len, lines))
         total = tree_size(self.parameters)
+        points = self.bayesian_size < total
         return "\n".join(
             [
                 *[lines[0], rule, *lines[1:], rule],
-                f"{total:,} weights, {2 * total:,} variational parameters (a mean and a deviation "
-                f"each)",
+                f"{total:,} weights, {total + self.bayesian_size:,} variational parameters (a mean "
+                "and a deviation each" + (", a mean only for points)" if points else ")"),
                 f"likelihood: {describe(self.likelihood)}",
             ]
         )

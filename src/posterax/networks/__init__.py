@@ -4,10 +4,12 @@ from typing import Any
 
 from .adapters import Network, as_network
 from .convolutional import ConvNet, LeNet5
+from .lora import low_rank
 from .mlp import MLP
 from .recurrent import Recurrent
 from .resnet import ResNet
 from .temporal import TemporalConvNet
+from .torch_import import from_torch
 from .transformer import Transformer
 from .unet import UNet
 
@@ -29,4 +31,6 @@ __all__ = [
     "Transformer",
     "UNet",
     "as_network",
+    "from_torch",
+    "low_rank",
 ]

@@ -174,12 +174,11 @@ def from_torch(network: Any, state_dict: Mapping[str, Any]) -> Any:
     Example:
         >>> import numpy as np
         >>> import posterax as px
-        >>> from posterax.networks.torch_import import from_torch
         >>> state_dict = {
         ...     "0.weight": np.ones((4, 3)), "0.bias": np.zeros(4),
         ...     "2.weight": np.ones((1, 4)), "2.bias": np.zeros(1),
         ... }
-        >>> network = from_torch(px.networks.MLP(3, 1, (4,), key=0), state_dict)
+        >>> network = px.networks.from_torch(px.networks.MLP(3, 1, (4,), key=0), state_dict)
         >>> print(network(np.ones((1, 3))))
         [[12.]]
     """

@@ -1,0 +1,78 @@
+r"""Low-rank additions to the weights of a network that stays as it is."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.tree_util as jtu
+
+from .._checks import whole
+from .._keys import KeyLike, as_key
+from .._tree import path_name
+from .adapters import Network, as_network
+from .mlp import initial_normal
+from .parts import Where, select
+
+
+class LowRank(Network):
+    """A network with W + U D in place of each chosen weight W; only U and D are parameters."""
+
+    network: Network
+    fixed: Any
+
+    def apply(
+        self, params: Any, state: Any, x: Any, key: jax.Array | None, training: bool
+    ) -> tuple[Any, Any]:
+        dtype = jax.tree.leaves(params)[0].dtype
+
+        def add(path: Any, w: jax.Array) -> jax.Array:
+            pair = params.get(path_name(path))
+            w = w.astype(dtype)
+            return w if pair is None else w + (pair["up"] @ pair["down"]).reshape(w.shape)
+
+        whole_params = jtu.tree_map_with_path(add, self.fixed)
+        return self.network.apply(whole_params, state, x, key, training)
+
+
+def low_rank(
+    network: Any, rank: int = 4, where: Where = lambda name, w: w.ndim > 1, *, key: KeyLike
+) -> LowRank:
+    r"""Leave a trained network as it is and learn additions of low rank to its weights.
+
+    Each chosen weight, seen as a matrix W of m rows, becomes W + U D with U (m × rank) starting
+    at zero and D (rank × n) at N(0, 1/n): at first the network is what it was. As the network of
+    a model, the additions are what is uncertain, and the file holds them alone.
+
+    Args:
+        network: any network a model takes, trained.
+        rank: of the additions.
+        where: which weights get one (default: all with two axes or more).
+        key: an int or a JAX key.
+
+    Example:
+        >>> import posterax as px
+        >>> trained = px.networks.MLP(10, 1, (20,), key=0)
+        >>> network = px.networks.low_rank(trained, rank=2, key=1)
+        >>> model = px.Model(network, px.priors.Gaussian(0.1), px.likelihoods.Gaussian(0.1))
+        >>> model.bayesian_size  # (20 + 10) × 2 and (1 + 20) × 2
+        102
+
+    Reference:
+        Hu et al., *LoRA: low-rank adaptation of large language models*, ICLR 2022.
+    """
+    rank = whole("rank", rank)
+    base = as_network(network)
+    chosen = jax.tree.leaves(select(base.params, where))
+    leaves = jtu.tree_leaves_with_path(base.params)
+    named = [(path_name(path), w) for (path, w), c in zip(leaves, chosen, strict=True) if c]
+    flat = [name for name, w in named if w.ndim < 2]
+    if flat:
+        raise ValueError(f"where chooses {flat[0]}, which has one axis: no matrix to add to")
+    params = {}
+    for (name, w), k in zip(named, jax.random.split(as_key(key), len(named)), strict=True):
+        rows, columns = w.shape[0], w.size // w.shape[0]
+        down = initial_normal(k, (rank, columns)) / columns**0.5
+        params[name] = {"up": jnp.zeros((rows, rank), w.dtype), "down": down.astype(w.dtype)}
+    bare = eqx.tree_at(lambda n: n.params, base, None)
+    return LowRank(params, base.state, bare, base.params)
