@@ -1,11 +1,10 @@
-"""Other people's networks, whole: one Flax model by three methods, LeNet-5 on digits, LoRA."""
+"""Other people's networks, whole: one Flax model by three methods, and LoRA."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from sklearn.datasets import load_digits
 
 import posterax as px
 
@@ -44,29 +43,6 @@ def test_one_flax_model_by_three_methods():
         assert np.all(predictive.epistemic > 0), name
     gap = np.abs(found["bayes"].mean - found["nuts"].mean)
     assert np.mean(gap < 3 * found["nuts"].std) > 0.9
-
-
-class TestLeNet:
-    """The convolutional network of the results page, small enough for a processor."""
-
-    def test_learns_digits_from_bytes(self):
-        x, y = load_digits(return_X_y=True)
-        pixels = (16 * x).clip(0, 255).astype("uint8").reshape(-1, 8, 8)
-        x = np.repeat(np.repeat(pixels, 2, axis=1), 2, axis=2)
-        x, x_test, y, y_test = x[:1400], x[1400:], y[:1400], y[1400:]
-        model = px.Model(
-            px.networks.LeNet5(image_size=16, key=0),
-            px.priors.Gaussian(1.0),
-            px.likelihoods.Categorical(),
-        )
-        method = px.BayesByBackprop("flipout", temperature=0.3, learning_rate=3e-3)
-        posterior = px.fit(
-            model, (x, y), method, epochs=15, batch_size=100, augment=px.augment.Shift(1), key=0
-        )
-        predictive = posterior.predict(x_test, samples=16, key=0)
-        assert np.mean(predictive.mode == y_test) > 0.93
-        assert px.metrics.negative_log_likelihood(predictive, y_test) < 0.3
-        assert px.metrics.expected_calibration_error(predictive.mean, y_test) < 0.08
 
 
 class TestLowRank:
