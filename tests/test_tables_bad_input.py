@@ -25,7 +25,7 @@ BAD = {
     "continuous label": (lambda: _classifier().fit(X, Y), "continuous"),
     "mixed labels": (
         lambda: _classifier().fit(X, np.array([1, "a"] * 10, dtype=object)),
-        "y mixes labels of types int and str.*astype",
+        "y holds labels of type int and str.*astype",
     ),
     "text column": (
         lambda: _regressor().fit([[1.0, "Paris"]] * 20, Y),

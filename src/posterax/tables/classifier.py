@@ -172,6 +172,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
             n_samples: draws of each.
             random_state: a seed.
         """
+        check_is_fitted(self, "posterior_")
         if len(self.classes_) == 1:
             rows = len(self._check_inputs(X, reset=False))
             return np.full((rows, whole("n_samples", n_samples)), self.classes_[0])
