@@ -17,6 +17,15 @@ def data_dir() -> Path:
     return Path(folder)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what ``slow.txt`` lists."""
+    lines = Path(__file__).with_name("slow.txt").read_text().splitlines()
+    names = tuple(f"tests/{line}" for line in lines if line and not line.startswith("#"))
+    for item in items:
+        if item.nodeid.startswith(names):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)

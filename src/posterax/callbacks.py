@@ -5,10 +5,15 @@ the fit, which returns what there is.
 """
 
 import csv
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from .running import RunningPredictive
+
+__all__ = ["CSVWriter", "Event", "RunningPredictive", "StopFit", "TensorBoardWriter"]
 
 
 class Event(NamedTuple):
@@ -18,6 +23,12 @@ class Event(NamedTuple):
     step: int
     total: int
     terms: dict[str, np.ndarray]
+    make: Callable[[], Any] | None = None
+
+    @property
+    def posterior(self) -> Any:
+        """The posterior of the draws since the last event, or ``None`` where there are none."""
+        return None if self.make is None else self.make()
 
 
 class StopFit(Exception):

@@ -48,6 +48,7 @@ def fit(
     callbacks: Iterable[Callable[[Event], Any]] = (),
     validation: Validation | tuple[Any, Any] | None = None,
     thin: int = 1,
+    draw_bytes: int | None = None,
 ) -> Posterior:
     """Infer the posterior of a model's parameters.
 
@@ -69,6 +70,8 @@ def fit(
         callbacks: functions of an ``Event``, called between chunks of steps.
         validation: held-out ``(x, y)`` to watch, or a ``px.Validation`` to stop early with.
         thin: keep every ``thin``-th draw.
+        draw_bytes: keep at most so many bytes of draws: whenever there are more, every other one
+            is dropped (``px.callbacks.RunningPredictive`` sees them all).
 
     Returns:
         A posterior. Ctrl-C ends the fit and returns what there is.
@@ -89,7 +92,9 @@ def fit(
     ready = prepare(model, data, method, epochs, steps, batch_size, augment)
     watch = check_validation(validation, ready.model)
     key = as_key(key)
-    run = Run(ready, method, key, thin, watch, list(callbacks), init)
+    if draw_bytes is not None:
+        draw_bytes = whole("draw_bytes", draw_bytes)
+    run = Run(ready, method, key, thin, watch, list(callbacks), init, draw_bytes)
     if resume is not None:
         run.continue_from(resume)
     if checkpoint is not None:

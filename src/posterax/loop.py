@@ -22,7 +22,7 @@ class Buffers(NamedTuple):
 
     terms: dict[str, jax.Array]  # one row a step
     reports: dict[str, jax.Array]  # one row for every step that is a multiple of PERIOD
-    draws: Draw | None  # (row, chain, …), one row for every ``thin`` steps
+    draws: Draw | None  # (row, chain, …), one row for each that is kept
 
 
 class Chunk(NamedTuple):
@@ -34,12 +34,11 @@ class Chunk(NamedTuple):
     done: jax.Array
 
 
-def capacity(info: Info, thin: int) -> tuple[int, int]:
-    """How many steps fit into the buffers of a chunk: of history, and of draws."""
+def capacity(info: Info) -> tuple[int, int]:
+    """How many steps, and how many draws, fit into the buffers of a chunk."""
     if info.draw is None:
         return MOST_STEPS, 0
-    most = max(1, min(MOST_STEPS, DRAW_BYTES // max(tree_bytes(info.draw), 1)))
-    return min(MOST_STEPS, most * thin), most
+    return MOST_STEPS, max(1, min(MOST_STEPS, DRAW_BYTES // max(tree_bytes(info.draw), 1)))
 
 
 @eqx.filter_jit
@@ -123,7 +122,8 @@ def run_chunk(fixed: tuple[Any, ...], state: Any, buffers: Buffers) -> Chunk:
         state, info = phase.step(state, _batch(phase, data, place, key), key)
         terms = _put(terms, info.terms, t - start)
         if draws is not None:
-            at = jnp.where((t + 1) % thin == 0, (t + 1) // thin - 1 - start // thin, draw_rows)
+            before, now = phase.kept(t, thin), phase.kept(t + 1, thin)
+            at = jnp.where(now > before, before - phase.kept(start, thin), draw_rows)
             draws = _put(draws, info.draw, at)
         return (state, Buffers(terms, reports, draws)), None
 

@@ -10,17 +10,18 @@ import numpy as np
 
 from . import checkpoint as cp
 from .infer.base import Draw
+from .kept import KeptDraws
 
 
 class Position:
     """Where a fit is: all that a checkpoint holds."""
 
-    def __init__(self) -> None:
+    def __init__(self, draw_bytes: int | None = None) -> None:
         self.phase = 0
         self.step = 0
         self.state: Any = None
         self.history: dict[str, list[np.ndarray]] = {}
-        self.draws: list[Draw] = []
+        self.draws = KeptDraws(draw_bytes)
         self.best: Any = None
         self.best_nll = float("inf")
         self.waited = 0
@@ -51,10 +52,11 @@ def restore(
     path: Path,
     state_template: Callable[[int], Any],
     draw_template: Callable[[int], Any],
+    draw_bytes: int | None = None,
 ) -> Position:
     """The position a checkpoint holds, checked against the shapes this fit has."""
     arrays, header, parts = found
-    at = Position()
+    at = Position(draw_bytes)
     try:
         at.phase, at.step = int(header["phase"]), int(header["step"])
         at.best_nll, at.waited = float(header["best_nll"]), int(header["waited"])
@@ -68,7 +70,8 @@ def restore(
         at.history = {name: [arrays[f"history/{name}"]] for name in header["history"]}
         if parts:
             draw = draw_template(at.phase)
-            at.draws = [_unpack_draws(draw, part, path) for part in parts]
+            for part in parts:
+                at.draws.add(_unpack_draws(draw, part, path))
     except cp.CheckpointError:
         raise
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:

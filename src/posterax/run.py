@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,26 +15,22 @@ import numpy as np
 from . import checkpoint as cp
 from . import loop
 from ._memory import explain_out_of_memory, refuse_beyond_memory
-from ._tree import same_structure, to_host, tree_bytes
+from ._tree import named_leaves, same_structure, to_host, tree_bytes
 from .callbacks import Event, StopFit
+from .errors import NonFiniteError, StuckError
 from .infer.base import Draw, Method, Phase
+from .networks.parts import numbers_fingerprint
 from .position import Position, all_finite, restore
 from .posteriors import Posterior, Record
 from .prepare import Prepared, make_start
+from .priors import ByPart
 from .progress import Bar
 from .validation import Validation
 
 CHUNK_SECONDS = 0.25  # between two looks at the outside
 SNAPSHOT_SECONDS = 5.0  # between two copies of the state kept against non-finite numbers
+MANY_ROWS, LONG_SECONDS = 10_000, 600.0  # from here on the cost of full batches is said
 STREAM_BATCHES = 16  # host batches that travel to the device together
-
-
-class NonFiniteError(FloatingPointError):
-    """A term of the objective turned NaN or infinite; ``posterior`` is the last finite state."""
-
-    def __init__(self, message: str, step: int, term: str, posterior: Posterior | None):
-        super().__init__(message)
-        self.step, self.term, self.posterior = step, term, posterior
 
 
 class Run:
@@ -48,19 +45,23 @@ class Run:
         watch: Validation | None,
         callbacks: list[Callable[[Event], Any]],
         init: Any,
+        draw_bytes: int | None = None,
     ):
         self.ready, self.method, self.key, self.thin = ready, method, key, thin
-        self.watch, self.callbacks = watch, callbacks
+        self.draw_bytes = draw_bytes
+        self.watch, self.callbacks, self.warned = watch, callbacks, False
         if init is not None and not method.takes_start:
-            raise ValueError(f"init: {type(method).__name__} makes its own starts; leave init out")
+            raise ValueError(f"init: {type(method).__name__} {method.instead_of_init}")
         self.start = make_start(init, ready.model)
-        self.at = Position()
+        self.at = Position(draw_bytes)
         self.phases = method.phases(ready.model, ready.plan)
         self.checkpoints: cp.Checkpoints | None = None
         self.saved, self.save_every = time.monotonic(), float("inf")
-        if watch is not None and any(phase.keeps_draws for phase in self.phases):
+        sampled = any(phase.keeps_draws for phase in self.phases)
+        if watch is not None and (sampled or method.counts == "nothing"):
+            why = "keeps draws" if sampled else "has its answer only at the end"
             raise ValueError(
-                f"validation is for methods that optimise; {type(method).__name__} keeps draws: "
+                f"validation is for methods that optimise; {type(method).__name__} {why}: "
                 "score its posterior with posterior.predict(x).log_prob(y)"
             )
         for phase in self.phases:
@@ -70,11 +71,16 @@ class Run:
     def _check_draws(self, phase: Phase) -> None:
         """Refuse, before a long warm-up, draws that are none or more than memory holds."""
         steps, chains = phase.length(), getattr(phase, "chains", 1)
-        kept = steps // self.thin
+        kept = int(phase.kept(steps, self.thin))
         if kept == 0:
             raise ValueError(f"thin={self.thin} keeps none of {steps} steps")
         size = kept * chains * tree_bytes(self.ready.model.parameters)
-        refuse_beyond_memory(f"keeping {kept} draws of {chains} chains", size)
+        self._refuse_draws(kept, chains, size)
+
+    def _refuse_draws(self, kept: int, chains: int, size: int) -> None:
+        size = size if self.draw_bytes is None else min(size, 2 * self.draw_bytes)
+        what = f"keeping {kept} draws of {chains} chains (see thin= and draw_bytes=)"
+        refuse_beyond_memory(what, size)
 
     # -- where to begin
 
@@ -97,20 +103,29 @@ class Run:
         at = self.at
         at.phase, at.step, at.state = final.phase, final.step, jax.device_put(final.state)
         at.history = {name: list(parts) for name, parts in final.history.items()}
-        at.draws = list(final.draws)
+        at.draws = final.draws.continued(self.draw_bytes)
         plan = self.ready.plan
-        plan = dataclasses.replace(plan, steps=plan.steps + at.step)
+        before = jnp.asarray(at.step, jnp.int32)
+        plan = dataclasses.replace(plan, steps=plan.steps + before, before=before)
         self.ready = self.ready._replace(plan=plan)
         self.phases = self.method.phases(self.ready.model, plan)
+        at.stopped = bool(self.phases[at.phase].done(at.state))  # nothing more to do
 
     def keep(self, directory: str | Path, every: float) -> None:
         """Use a checkpoint directory, and go on from what it holds."""
-        rows = self.ready.data
+        rows, model = self.ready.data, self.ready.model
+        names, rest = model.chosen()
+        bayesian = list(named_leaves(model.bayesian(model.parameters)))
+        # a prior around the network's own weights
+        centres = [a for a in jax.tree.leaves(model.priors.network) if isinstance(a, jax.Array)]
+        around = centres if isinstance(model.prior, ByPart) else []
         identity = {
-            "model": self.ready.model.fingerprint(),
+            "model": model.network.fingerprint(widths=True),
+            "where": None if rest == "none" else [rest, bayesian, names],
+            "fixed weights": numbers_fingerprint((model.network.frozen(), around)),
             "prior": cp.settings_fingerprint(self.ready.model.prior),
             "likelihood": cp.settings_fingerprint(self.ready.model.likelihood),
-            "method": repr(self.method),
+            "method": self.method.identity(),
             "optimizer": cp.optimizer_fingerprint(getattr(self.method, "optimizer", None)),
             "key": np.asarray(jax.random.key_data(self.key)).tolist(),
             "data": "stream" if rows is None else cp.data_fingerprint(rows),
@@ -124,7 +139,9 @@ class Run:
         found = self.checkpoints.load()
         if found is None:
             return
-        self.at = restore(found, self.checkpoints.path, self._template, self._draw_template)
+        self.at = restore(
+            found, self.checkpoints.path, self._template, self._draw_template, self.draw_bytes
+        )
 
     def _template(self, phase: int) -> Any:
         """Shapes of a phase's state: what its predecessors hand on, without computing it."""
@@ -155,6 +172,8 @@ class Run:
                 at.state = self._first_state(phase)
             last = at.phase == len(self.phases) - 1
             whole = self._steps(phase, run_key, bar, interrupted, last)
+            if whole:
+                self._refuse_trouble(phase, last)
             if last:
                 return self._finish(phase, whole)
             if not whole:
@@ -175,10 +194,12 @@ class Run:
         bar.phase(phase.title, total, at.step)
         if at.step >= total or at.stopped:
             return True
+        if at.step == 0 and not last and bool(phase.done(at.state)):  # nothing to do from here
+            return True
         # what is donated must belong to nobody else
         at.state = jax.tree.map(lambda a: jnp.array(a, copy=True), at.state)
         told = self._told(phase, key)
-        rows, draw_rows = loop.capacity(told[0], self.thin)
+        rows, draw_rows = loop.capacity(told[0])
         buffers = loop.make_buffers(told, rows, draw_rows)
         looks = self._looks(total)
         # the very first state can be made again; any other is kept on the host
@@ -188,8 +209,7 @@ class Run:
         while at.step < total and not at.stopped:
             look = next((s for s in looks if s > at.step), total)
             stop = min(at.step + min(length, rows), look, total)
-            if draw_rows:
-                stop = min(stop, (at.step // self.thin + draw_rows) * self.thin)
+            stop = self._within(phase, stop, draw_rows)
             if stop - at.step > loop.PERIOD and stop not in (look, total):
                 stop -= stop % loop.PERIOD  # whole blocks, for a device that runs in blocks
             began = time.monotonic()
@@ -201,7 +221,7 @@ class Run:
             before, at.step = at.step, at.step + sound
             if sound < taken:
                 self._not_finite(phase, key, prefix, terms, safe, buffers)
-            self._collect(prefix, terms, buffers.draws, before)
+            new = self._collect(phase, prefix, terms, buffers.draws, before)
             if at.step in looks:
                 self._look(phase, prefix)
             at.stopped = at.stopped or done
@@ -211,20 +231,33 @@ class Run:
                 safe, safe_time = (to_host(at.state), at.step), now
             if now - self.saved > self.save_every:
                 self._save()
-            try:
-                event = Event(phase.title, at.step, total, terms)
-                for callback in self.callbacks:
-                    callback(event)
-            except StopFit:
-                at.stopped = True
+            end = at.step if done else total
+            self._tell(Event(phase.title, at.step, end, terms, self._news(phase, new)))
             if interrupted():
                 self._save()
                 return at.step >= total
-            # the first chunk compiles, so it says nothing about speed
-            length = 8 if before == 0 else max(1, min(rows, _next_length(taken, seconds)))
+            length = 8  # the first chunk compiles, so it says nothing about speed
+            if before:
+                length = max(1, min(rows, _next_length(taken, seconds)))
+                self._warn_of_cost(phase, seconds / taken, total)
         if last and self.watch is not None and self.watch.patience is not None:
             at.state = at.state if at.best is None else jax.device_put(at.best)
         return True
+
+    def _within(self, phase: Phase, stop: int, draw_rows: int) -> int:
+        """The last step before ``stop`` up to which the buffer holds all draws."""
+        if not draw_rows:
+            return stop
+        kept = np.asarray(phase.kept(np.arange(self.at.step, stop + 1), self.thin))
+        return self.at.step + int(np.searchsorted(kept, kept[0] + draw_rows, "right")) - 1
+
+    def _tell(self, event: Event) -> None:
+        """Call the callbacks; one of them may end the fit."""
+        try:
+            for callback in self.callbacks:
+                callback(event)
+        except StopFit:
+            self.at.stopped = True
 
     def _chunk(
         self, phase: Phase, key: jax.Array, start: int, stop: int, buffers: loop.Buffers
@@ -269,27 +302,59 @@ class Run:
         told = loop.abstract_info(phase, self.at.state, window, key)
         draw = told[0].draw
         if draw is not None:
-            kept = phase.length() // self.thin
+            kept = int(phase.kept(phase.length(), self.thin))
             chains = jax.tree.leaves(draw)[0].shape[0]
-            refuse_beyond_memory(
-                f"keeping {kept} draws of {chains} chains", kept * tree_bytes(draw)
-            )
+            self._refuse_draws(kept, chains, kept * tree_bytes(draw))
         return told
 
-    def _collect(self, prefix: str, terms: Any, draws: Draw | None, before: int) -> None:
+    def _collect(
+        self, phase: Phase, prefix: str, terms: Any, draws: Draw | None, before: int
+    ) -> Draw | None:
+        """Add to history and draws what a chunk gave; returns its draws, (chain, draw, …)."""
         at = self.at
         at.record({prefix + name: values for name, values in terms.items()})
-        count = at.step // self.thin - before // self.thin
-        if draws is not None and count:
-            # buffers are (draw, chain, …); posteriors have (chain, draw, …)
-            part = jax.tree.map(lambda a: np.swapaxes(np.asarray(a)[:count], 0, 1), draws)
-            at.draws.append(part)
-            if self.checkpoints is not None:
-                self.checkpoints.add_draws(cp.pack(part, "draws"))
+        count = 0
+        if draws is not None:
+            count = int(phase.kept(at.step, self.thin) - phase.kept(before, self.thin))
+        if not count:
+            return None
+        # buffers are (draw, chain, …); posteriors have (chain, draw, …)
+        part = jax.tree.map(lambda a: np.swapaxes(np.asarray(a)[:count], 0, 1), draws)
+        at.draws.add(part)
+        if self.checkpoints is not None:
+            self.checkpoints.add_draws(cp.pack(part, "draws"))
+        return part
+
+    def _news(self, phase: Phase, new: Draw | None) -> Callable[[], Posterior] | None:
+        """Makes the posterior of a chunk's draws, for callbacks that want it."""
+        if new is None:
+            return None
+
+        def posterior() -> Posterior:
+            with warnings.catch_warnings():  # of all draws, not of each few
+                warnings.simplefilter("ignore")
+                return phase.finish(self.at.state, new)
+
+        return posterior
 
     def _explain(self, phase: Phase) -> Any:
         size = tree_bytes(self.at.state if self.at.state is not None else self.ready.model)
         return explain_out_of_memory(f"{phase.title} with a state of {size:,} bytes", 3 * size)
+
+    def _warn_of_cost(self, phase: Phase, seconds: float, total: int) -> None:
+        """Say once where steps over all data will take long, and what takes minibatches."""
+        left = (total - self.at.step) * seconds
+        rows = 0 if self.ready.data is None else int(self.ready.data.count)
+        if self.warned or not phase.full_batch or rows < MANY_ROWS or left < LONG_SECONDS:
+            return
+        self.warned = True
+        name = type(self.method).__name__
+        warnings.warn(
+            f"{name} goes over all {rows:,} examples, at {seconds:.2g} s a step, and has about "
+            f"{left / 60:.0f} minutes of {phase.title} before it. px.SGHMC and px.SGLD sample with "
+            "minibatches, px.BayesByBackprop approximates with them; Ctrl-C keeps what there is",
+            UserWarning, stacklevel=2,
+        )  # fmt: skip
 
     # -- validation
 
@@ -318,9 +383,36 @@ class Run:
 
     def _shown(self, prefix: str, terms: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         watched = self.at.history.get(f"{prefix}validation_nll")
-        return terms if watched is None else terms | {"validation": watched[-1]}
+        shown = terms if watched is None else terms | {"validation": watched[-1]}
+        if "divergences" in terms:  # all of them: a mean of the last few says nothing
+            parts = self.at.history[f"{prefix}divergences"]
+            shown = shown | {"divergences": np.array([sum(part.sum() for part in parts)])}
+        return shown
 
     # -- endings
+
+    def _refuse_trouble(self, phase: Phase, last: bool) -> None:
+        """Raise where a whole phase was for nothing; what there is stays in the checkpoint."""
+        prefix = "" if last else f"{phase.title}/"
+        terms = {
+            name.removeprefix(prefix): np.concatenate(parts)
+            for name, parts in self.at.history.items()
+            if name.startswith(prefix) and "/" not in name.removeprefix(prefix)
+        }
+        why = phase.trouble(terms)
+        if why is None:
+            return
+        self._save()
+        kept = last and bool(self.at.draws)
+        with warnings.catch_warnings():  # the error says it all
+            warnings.simplefilter("ignore")
+            posterior = self._finish(phase, whole=True) if kept else None
+        raise StuckError(
+            f"{phase.title}: {why}."
+            + (" The draws are in this error's .posterior." if kept else "")
+            + (f" The state is in {self.checkpoints.directory}." if self.checkpoints else ""),
+            posterior,
+        )
 
     def _not_finite(
         self, phase: Phase, key: jax.Array, prefix: str, terms: Any, safe: Any, buffers: Any
@@ -379,9 +471,7 @@ class Run:
         self._save()
         draws = None
         if at.draws:
-            draws = jax.tree.map(
-                lambda *parts: jnp.asarray(np.concatenate(parts, axis=1)), *at.draws
-            )
+            draws = jax.tree.map(jnp.asarray, at.draws.joined())
         if phase.keeps_draws and draws is None:
             raise KeyboardInterrupt(f"stopped while {phase.title}, before the first draw")
         posterior = phase.finish(at.state, draws)

@@ -1,22 +1,27 @@
-r"""Hamiltonian Monte Carlo without U-turns (NUTS; Hoffman and Gelman 2014), by blackjax.
+r"""Hamiltonian Monte Carlo (Duane et al. 1987; Neal 2011), and NUTS (Hoffman and Gelman 2014).
 
-Two phases: warm-up, in which step size (dual averaging) and diagonal metric (Stan's expanding
-windows) adapt step by step, and sampling with both fixed. Chains run side by side under ``vmap``.
+A momentum is drawn and the pair moves along H(w, r) = −log π(w) + ½ rᵀ M⁻¹ r by leapfrog steps;
+what the integrator gets wrong in H is made good by accepting with probability min(1, e^−ΔH).
+
+Two phases: warm-up, in which step size (dual averaging) and metric M (Stan's expanding windows)
+adapt step by step, and sampling with both fixed. blackjax has the kernels.
 """
 
-from typing import Any, ClassVar, NamedTuple
+import warnings
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 
-from .._checks import whole
+from .._memory import refuse_beyond_memory
+from .._tree import tree_size
 from ..data import Batch, Data
-from ..model import Model, Parameters
-from ..posteriors import Draws, Posterior
-from .base import Draw, Info, Method, Phase, Plan
+from ..model import Model
+from ..posteriors import Posterior
+from .base import Draw, Info, Phase, Plan, choose
+from .chains import ChainMethod, ChainPhase, check_chains, check_target
 
 
 class ChainState(NamedTuple):
@@ -30,40 +35,29 @@ class ChainState(NamedTuple):
     state: Any
 
 
-class _Nuts(Phase):
-    """What warm-up and sampling share."""
+class _Hamiltonian(ChainPhase):
+    """What warm-up and sampling share: the transition, by either kernel."""
 
-    chains: int = eqx.field(static=True)
-    max_doublings: int = eqx.field(static=True)
-
-    full_batch: ClassVar[bool] = True
-
-    def _log_density(self, batch: Batch, state: Any) -> Any:
-        def log_density(position: jax.Array) -> jax.Array:
-            params = self._parameters(position)
-            likelihood = self.model.log_likelihood(
-                params, batch.x, batch.y, batch.weight, state=state
-            )
-            return (self.model.log_prior(params) + likelihood).astype(position.dtype)
-
-        return log_density
-
-    def _position(self, params: Parameters) -> jax.Array:
-        # blackjax keeps its own state in JAX's default precision, whatever the weights'
-        return ravel_pytree(params)[0].astype(jnp.result_type(float))
-
-    def _parameters(self, position: jax.Array) -> Parameters:
-        flat, unravel = ravel_pytree(self.model.parameters)
-        return unravel(position.astype(flat.dtype))
+    dense: bool = eqx.field(static=True)
+    max_doublings: int | None = eqx.field(static=True)  # None: trajectories of a set length
+    leapfrog_steps: Any
 
     def _transition(self, state: ChainState, batch: Batch, key: jax.Array) -> Any:
         import blackjax
 
-        kernel = blackjax.nuts.build_kernel()
-        log_density = self._log_density(batch, state.state)
+        log_density = self.log_density(batch, state.state)
+        length_key, key = jax.random.split(key)
+        if self.max_doublings is None:
+            kernel = blackjax.hmc.build_kernel()
+            # of another length every time, or a period of the dynamics could trap a chain; of
+            # the same one for all chains, which then wait for none among them
+            least, most = self.leapfrog_steps // 2 + 1, 3 * self.leapfrog_steps // 2 + 1
+            length: Any = jax.random.randint(length_key, (), least, jnp.maximum(most, least + 1))
+        else:
+            kernel, length = blackjax.nuts.build_kernel(), self.max_doublings
 
         def one(key: jax.Array, hmc: Any, step_size: jax.Array, inverse_mass: jax.Array) -> Any:
-            return kernel(key, hmc, log_density, step_size, inverse_mass, self.max_doublings)
+            return kernel(key, hmc, log_density, step_size, inverse_mass, length)
 
         keys = jax.random.split(key, self.chains)
         return jax.vmap(one)(keys, state.hmc, state.step_size, state.inverse_mass)
@@ -77,19 +71,11 @@ class _Nuts(Phase):
             "divergences": jnp.sum(info.is_divergent).astype(jnp.result_type(float)),
         }
 
-    def blame(self, state: ChainState, term: str) -> str:
-        unravel = ravel_pytree(self.model.parameters)[1]
-        prior = jax.vmap(lambda position: self.model.log_prior(unravel(position)))(
-            state.hmc.position
-        )
-        part = "likelihood" if bool(jnp.all(jnp.isfinite(prior))) else "prior"
-        return (
-            f"{part}: the log density is not finite where a chain starts; check the scale of the "
-            "data, or give init="
-        )
+    def _positions(self, state: ChainState) -> jax.Array:
+        return state.hmc.position
 
 
-class WarmUp(_Nuts):
+class WarmUp(_Hamiltonian):
     """Step size and metric adapt; nothing is kept."""
 
     schedule: Any  # (steps, 2): slow window or not, end of a window or not
@@ -104,25 +90,22 @@ class WarmUp(_Nuts):
         from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
         from blackjax.adaptation.step_size import dual_averaging_adaptation
 
-        return mass_matrix_adaptation(True), dual_averaging_adaptation(self.target)
+        return mass_matrix_adaptation(not self.dense), dual_averaging_adaptation(self.target)
 
     def init(self, previous: Any, data: Data | None, key: jax.Array) -> ChainState:
         import blackjax
 
         assert data is not None
-        log_density = self._log_density(data.everything(), previous.state)
+        log_density = self.log_density(data.everything(), previous.state)
         metric, dual = self._parts()
 
-        def one(key: jax.Array) -> Any:
-            params = previous.parameters if previous.given else self.model.init(key)
-            position = self._position(params)
-            jitter = 0.01 * jax.random.normal(key, position.shape, position.dtype)
-            hmc = blackjax.nuts.init(position + jitter, log_density)
+        def one(position: jax.Array) -> Any:
+            hmc = blackjax.nuts.init(position, log_density)
             step = jnp.asarray(0.1, position.dtype)
             imm = metric[0](position.size)
             return hmc, step, imm.inverse_mass_matrix, (imm, dual[0](step))
 
-        hmc, step_size, inverse, adaptation = jax.vmap(one)(jax.random.split(key, self.chains))
+        hmc, step_size, inverse, adaptation = jax.vmap(one)(self.starts(previous, key))
         zero = jnp.zeros((), jnp.int32)
         return ChainState(hmc, step_size, inverse, adaptation, zero, previous.state)
 
@@ -150,7 +133,7 @@ class WarmUp(_Nuts):
         return new, Info(self._terms(new, info))
 
 
-class Sampling(_Nuts):
+class Sampling(_Hamiltonian):
     """Step size and metric are fixed; every state is a draw."""
 
     title: ClassVar[str] = "sampling"
@@ -163,7 +146,6 @@ class Sampling(_Nuts):
     def step(self, state: ChainState, batch: Batch, key: jax.Array) -> tuple[ChainState, Info]:
         hmc, info = self._transition(state, batch, key)
         new = state._replace(hmc=hmc, step=state.step + 1)
-        params = jax.vmap(self._parameters)(hmc.position)
         stats = {
             "diverging": info.is_divergent,
             "energy": info.energy,
@@ -171,53 +153,121 @@ class Sampling(_Nuts):
             "lp": hmc.logdensity,
             "n_steps": info.num_integration_steps,
         }
-        return new, Info(self._terms(new, info), Draw(params, stats))
+        if self.max_doublings is not None:
+            deepest = info.num_trajectory_expansions >= self.max_doublings
+            stats["reached_max_treedepth"] = deepest
+        return new, Info(self._terms(new, info), self.draw(hmc.position, stats))
 
     def finish(self, state: ChainState, draws: Draw | None) -> Posterior:
         assert draws is not None
-        return Draws(
-            self.model, state.state, self.plan.targets, draws=draws.parameters, stats=draws.stats
-        )
+        explain_divergences(np.asarray(draws.stats["diverging"]))
+        return self.as_draws(state.state, draws)
 
 
-class NUTS(Method):
+def explain_divergences(
+    diverging: np.ndarray, advice: str = "Raise target_acceptance (0.95, then 0.99)"
+) -> None:
+    """Warn where trajectories diverged: what it means, and what to change."""
+    count, share = int(diverging.sum()), float(diverging.mean())
+    if count == 0:
+        return
+    where = ", ".join(f"{int(c)}" for c in diverging.sum(1))
+    warnings.warn(
+        f"{count} of {diverging.size} transitions ({share:.1%}; by chain: {where}) diverged: the "
+        "integrator lost the energy where the density curves too strongly for its step, and "
+        f"chains avoid such places, so the posterior is biased there. {advice}, take a longer "
+        "warmup, or use a prior or noise less close to zero",
+        UserWarning,
+        stacklevel=2,
+    )
+
+
+class HMC(ChainMethod):
+    r"""Hamiltonian Monte Carlo with trajectories of a set length, exact in the limit, full batch.
+
+    A trajectory has between half and one and a half times ``leapfrog_steps`` steps, another
+    number each time. Choose NUTS where you do not know how long it should be.
+
+    Args:
+        chains: chains that run side by side.
+        warmup: steps of adaptation, not retained.
+        leapfrog_steps: mean number of leapfrog steps, that is gradients, for a draw.
+        target_acceptance: what the step size is tuned to.
+        metric: ``"diagonal"`` or ``"dense"`` (for few weights: it has their number squared).
+
+    Example:
+        >>> import posterax as px
+        >>> px.HMC(leapfrog_steps=32).leapfrog_steps
+        32
+
+    Reference:
+        Neal, *MCMC using Hamiltonian dynamics*, Handbook of Markov Chain Monte Carlo, 2011.
+    """
+
+    chains: int = 4
+    warmup: int = 500
+    leapfrog_steps: int = 32
+    target_acceptance: float = 0.8
+    metric: Literal["diagonal", "dense"] = "diagonal"
+
+    def __check_init__(self) -> None:
+        check_chains(self, "warmup", "leapfrog_steps")
+        check_target("target_acceptance", self.target_acceptance)
+        choose("metric", self.metric, ("diagonal", "dense"))
+
+    def phases(self, model: Model, plan: Plan) -> list[Phase]:
+        return _phases(self, model, plan, None, self.leapfrog_steps)
+
+
+class NUTS(ChainMethod):
     """The No-U-Turn sampler, exact in the limit, full batch.
 
-    ``steps`` draws are retained per chain after ``warmup``.
+    Hamiltonian Monte Carlo whose trajectories double until they turn back. ``steps`` draws are
+    retained per chain after ``warmup``.
 
     Args:
         chains: chains that run side by side.
         warmup: steps of adaptation, not retained.
         target_acceptance: what the step size is tuned to.
         max_doublings: the trajectory has at most 2^max_doublings steps.
+        metric: ``"diagonal"`` or ``"dense"`` (for few weights: it has their number squared).
 
     Example:
         >>> import posterax as px
         >>> px.NUTS(chains=2, warmup=200).chains
         2
+
+    Reference:
+        Hoffman and Gelman, *The No-U-Turn sampler*, JMLR 2014; with multinomial sampling along
+        the trajectory (Betancourt 2017).
     """
 
     chains: int = 4
     warmup: int = 500
     target_acceptance: float = 0.8
     max_doublings: int = 8
-
-    counts: ClassVar[Any] = "steps"
-    full_batch: ClassVar[bool] = True
-    takes_points: ClassVar[bool] = False
+    metric: Literal["diagonal", "dense"] = "diagonal"
 
     def __check_init__(self) -> None:
-        for name in ("chains", "warmup", "max_doublings"):
-            whole(name, getattr(self, name))
-        if not 0 < self.target_acceptance < 1:
-            raise ValueError(
-                f"target_acceptance must lie between 0 and 1, got {self.target_acceptance}"
-            )
+        check_chains(self, "warmup", "max_doublings")
+        check_target("target_acceptance", self.target_acceptance)
+        choose("metric", self.metric, ("diagonal", "dense"))
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
-        from blackjax.adaptation.staged_adaptation import build_schedule
+        return _phases(self, model, plan, self.max_doublings, 0)
 
-        schedule = np.asarray(build_schedule(self.warmup), np.int32).reshape(-1, 2)
-        target = np.asarray(self.target_acceptance)
-        common = (model, plan, self.chains, self.max_doublings)
-        return [WarmUp(*common, jnp.asarray(schedule), target), Sampling(*common)]
+
+def _phases(
+    method: Any, model: Model, plan: Plan, max_doublings: int | None, leapfrog_steps: int
+) -> list[Phase]:
+    from blackjax.adaptation.staged_adaptation import build_schedule
+
+    dense = method.metric == "dense"
+    if dense:
+        weights = tree_size(model.parameters)
+        size = 4 * method.chains * weights**2 * jnp.zeros(()).dtype.itemsize
+        refuse_beyond_memory(f"metric='dense' for {weights:,} weights", size)
+    schedule = np.asarray(build_schedule(method.warmup), np.int32).reshape(-1, 2)
+    common = (model, plan, method.chains, dense, max_doublings, jnp.asarray(leapfrog_steps))
+    target = np.asarray(method.target_acceptance)
+    return [WarmUp(*common, jnp.asarray(schedule), target), Sampling(*common)]

@@ -1,19 +1,14 @@
-"""Pictures: axes in, axes out. matplotlib is imported only when something is drawn."""
+"""A predictive over its input."""
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .predictive import Predictive
+from ..predictive import Predictive
+from .style import DATA, EPISTEMIC, EPISTEMIC_FILL, MEAN, TOTAL, TOTAL_FILL
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-# Edges in Okabe and Ito's blue and orange, which colour-blind eyes tell apart; fills are the same
-# hues, opaque and far apart in lightness, and one edge is dashed, so that grey prints stay clear.
-MEAN, DATA = "#111111", "#555555"
-EPISTEMIC, EPISTEMIC_FILL = "#0072B2", "#7FB9DA"
-TOTAL, TOTAL_FILL = "#C98B00", "#FCE7BE"
 
 
 def regression_band(

@@ -1,0 +1,19 @@
+"""Errors of a fit that carry what it found."""
+
+from typing import Any
+
+
+class NonFiniteError(FloatingPointError):
+    """A term of the objective turned NaN or infinite; ``posterior`` is the last finite state."""
+
+    def __init__(self, message: str, step: int, term: str, posterior: Any):
+        super().__init__(message)
+        self.step, self.term, self.posterior = step, term, posterior
+
+
+class StuckError(RuntimeError):
+    """Chains that never move or always diverge; ``posterior`` holds the draws there are."""
+
+    def __init__(self, message: str, posterior: Any):
+        super().__init__(message)
+        self.posterior = posterior

@@ -1,0 +1,79 @@
+"""Which quantity of a posterior's chains a picture shows, by the names of ``diagnose``."""
+
+import re
+from typing import Any
+
+import jax
+import numpy as np
+
+from .._chain_stats import convergence
+from .._tree import named_leaves, plain
+from ..data import as_inputs
+from ..diagnostics import prediction_values, weight_values
+from ..posteriors import Draws, Posterior
+
+LOOKED_AT = 200  # quantities of which the worst is drawn
+
+
+def chained(posterior: Posterior, name: str) -> Draws:
+    """The posterior, if it has chains; ``name`` is the picture of them."""
+    if not (isinstance(posterior, Draws) and posterior.chained):
+        raise ValueError(
+            f"{name} draws Markov chains; this {type(posterior).__name__} has none (px.NUTS and "
+            "px.MCLMC make them)"
+        )
+    return posterior
+
+
+def quantity(posterior: Draws, of: str | None, x: Any) -> tuple[np.ndarray, str]:
+    """The values (chain, draw) of a quantity, and its name."""
+    stats = posterior.stats or {}
+    if of in stats:
+        return np.asarray(stats[of], np.float64), str(of)
+    if of is not None:
+        values = _weight(posterior, of) if x is None else _prediction(posterior, of, x)
+        return values.astype(np.float64), of
+    if x is None:
+        values, names, _ = weight_values(posterior, LOOKED_AT)
+    else:
+        values, names, _ = prediction_values(posterior, x, LOOKED_AT)
+    rhat = convergence(values).rhat if posterior.shape[1] >= 8 else np.full(len(names), np.nan)
+    worst = 0 if np.isnan(rhat).all() else int(np.nanargmax(rhat))
+    return values[..., worst].astype(np.float64), names[worst]
+
+
+def _weight(posterior: Draws, of: str) -> np.ndarray:
+    leaves = named_leaves(posterior.draws)
+    name, place = _parse(of)
+    if name in leaves and len(place) == np.ndim(leaves[name]) - 2:
+        inside = leaves[name].shape[2:]
+        if all(i < n for i, n in zip(place, inside, strict=True)):
+            return plain(leaves[name][(slice(None), slice(None), *place)])
+    known = ", ".join(f"{key} {leaf.shape[2:]}" for key, leaf in leaves.items())
+    more = ", ".join(posterior.stats or {})
+    raise ValueError(
+        f"of={of!r}: no such quantity; a weight is named with its place, as in "
+        f"{next(iter(leaves))}[0, 0]. Weights: {known}. Statistics: {more or 'none'}. "
+        "Predictions such as f(x[0]) need x="
+    )
+
+
+def _prediction(posterior: Draws, of: str, x: Any) -> np.ndarray:
+    found = re.fullmatch(r"f\(x\[(\d+)\]\)(\[[\d, ]+\])?", of)
+    x = as_inputs(x)
+    n = len(jax.tree.leaves(x)[0])
+    if found is None or int(found[1]) >= n:
+        raise ValueError(f"of={of!r}: with x=, name a prediction from f(x[0]) to f(x[{n - 1}])")
+    row = int(found[1])
+    one = jax.tree.map(lambda a: a[row : row + 1], x)
+    values, names, total = prediction_values(posterior, one, most=2**31)
+    wanted = f"f(x[0]){found[2] or ''}"
+    if wanted not in names:
+        raise ValueError(f"of={of!r}: each input has {total} outputs: f(x[{row}]){names[0][7:]}, …")
+    return values[..., names.index(wanted)]
+
+
+def _parse(of: str) -> tuple[str, tuple[int, ...]]:
+    found = re.fullmatch(r"(.*?)(?:\[([\d, ]+)\])?", of)
+    assert found is not None
+    return found[1], tuple(int(i) for i in (found[2] or "").split(",") if i.strip())
