@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import time
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -451,7 +452,9 @@ def kept(tmp_path_factory):
 def sample(path, *, y=Y, key=0, chains=2, prior=None, likelihood=None, thin=1):
     model = model_of(likelihood, prior=prior)
     method = px.ImportanceSampling(chains)
-    return px.fit(model, (X, y), method, steps=4, key=key, checkpoint=path, thin=thin)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*candidates count")  # a few are enough for a file
+        return px.fit(model, (X, y), method, steps=4, key=key, checkpoint=path, thin=thin)
 
 
 FOREIGN = {

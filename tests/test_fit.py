@@ -52,6 +52,7 @@ def compilations():
 METHODS = [px.BayesByBackprop(), px.DeepEnsemble(members=2), px.ImportanceSampling(chains=2)]
 
 
+@pytest.mark.filterwarnings("ignore:.*candidates count")
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: type(m).__name__)
 def test_each_step_function_compiles_once_and_a_second_fit_compiles_nothing(method):
     model, data = toy(n=70, width=5)
@@ -160,6 +161,7 @@ def test_ctrl_c_returns_what_there_is():
     assert 0 < len(posterior.history["nll"]) < 50_000_000
 
 
+@pytest.mark.filterwarnings("ignore:.*candidates count")
 def test_thinning_keeps_every_kth_draw():
     model, data = toy(16)
     method = px.ImportanceSampling(chains=2)

@@ -257,6 +257,7 @@ class TestUpdating:
 
 
 class TestMethods:
+    @pytest.mark.filterwarnings("ignore:.*candidates count")
     @pytest.mark.parametrize(
         ("method", "options"),
         [

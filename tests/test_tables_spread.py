@@ -91,6 +91,7 @@ class TestRegressor:
         assert len(regressor.history_["nll"]) == 300
         assert regressor.spread_ != 1
 
+    @pytest.mark.filterwarnings("ignore:.*candidates count")
     @pytest.mark.parametrize(
         "options",
         [{"calibrate": False}, {"noise": 5.0}, {"method": "importance_sampling", "steps": None}],

@@ -132,6 +132,7 @@ def test_the_rest_of_a_last_layer_by_exact_regression():
     )
 
 
+@pytest.mark.filterwarnings("ignore:.*candidates count")
 @pytest.mark.parametrize(
     "method",
     [px.NUTS(1, warmup=20), px.ImportanceSampling(), px.DeepEnsemble(2)],

@@ -198,10 +198,11 @@ def naive(weeks: Weeks, start: float, year: np.ndarray) -> np.ndarray:
 
 def disagreement(fitted: Forecast, year: np.ndarray) -> float:
     """The largest R̂ of the forecasts: how far apart the chains are, 1 where they agree."""
+    from arviz_stats.base import array_stats
+
     outputs = fitted.at(year).outputs()
-    chains = outputs.reshape(*fitted.posterior.shape, -1)
-    within, between = chains.var(1).mean(0), chains.mean(1).var(0, ddof=1)
-    return float(np.sqrt(1 + between / within).max())
+    chains = outputs.reshape(*fitted.posterior.shape, -1).astype(np.float64)
+    return float(np.max(array_stats.rhat(chains, chain_axis=0, draw_axis=1)))
 
 
 def draw(fitted: Forecast, weeks: Weeks, missing: np.ndarray, path: Path) -> None:

@@ -15,39 +15,56 @@ from . import _xla as _xla  # first: nothing may compile before it
 from . import augment, callbacks, data, likelihoods, metrics, networks, plot, priors
 from ._version import __version__
 from .checkpoint import CheckpointError
+from .errors import NonFiniteError, StuckError
 from .files import load
 from .fit import Checkpoint, fit
 from .infer import (
+    HMC,
+    MCLMC,
     NUTS,
+    SGHMC,
+    SGLD,
+    SMC,
     BayesByBackprop,
     DeepEnsemble,
+    Enumeration,
     ImportanceSampling,
     MaximumAPosteriori,
     MaximumLikelihood,
+    Metropolis,
+    SimulatedAnnealing,
 )
 from .model import Model, Parameters
 from .posteriors import Posterior, before_data
 from .predictive import Predictive
-from .run import NonFiniteError
 from .tables import BayesianClassifier, BayesianRegressor
 from .validation import Validation
 
 __all__ = [
+    "HMC",
+    "MCLMC",
     "NUTS",
+    "SGHMC",
+    "SGLD",
+    "SMC",
     "BayesByBackprop",
     "BayesianClassifier",
     "BayesianRegressor",
     "Checkpoint",
     "CheckpointError",
     "DeepEnsemble",
+    "Enumeration",
     "ImportanceSampling",
     "MaximumAPosteriori",
     "MaximumLikelihood",
+    "Metropolis",
     "Model",
     "NonFiniteError",
     "Parameters",
     "Posterior",
     "Predictive",
+    "SimulatedAnnealing",
+    "StuckError",
     "Validation",
     "__version__",
     "augment",

@@ -11,8 +11,11 @@ import numpy as np
 
 def path_name(path: tuple[Any, ...]) -> str:
     """The path of a leaf as ``layers.0.weight``."""
-    # Flax wraps every array in a Variable whose only child is its value
-    return jtu.keystr(path, simple=True, separator=".").removesuffix(".value")
+    # Flax wraps every array, an entry of a dictionary, in a Variable whose only child is its value
+    match path:
+        case (*above, jtu.DictKey() as name, jtu.GetAttrKey(name="value")):
+            path = (*above, name)
+    return jtu.keystr(path, simple=True, separator=".")
 
 
 def named_leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> dict[str, Any]:
@@ -60,6 +63,12 @@ def is_key(leaf: Any) -> bool:
 def to_host(tree: Any) -> Any:
     """Copy a tree to numpy arrays (typed keys stay: they have no numpy form)."""
     return jax.tree.map(lambda a: a if is_key(a) else np.array(a), tree)
+
+
+def plain(array: Any) -> np.ndarray:
+    """As numpy has it; the short floats of accelerators become float32."""
+    array = np.asarray(array)
+    return array if array.dtype.kind in "biuf" else array.astype(np.float32)
 
 
 def human_bytes(n: float) -> str:

@@ -189,10 +189,18 @@ def as_augment(augment: Any) -> Any:
     return Own(augment)
 
 
-def check_augment(augment: Any, x: Any) -> None:
-    """Refuse an augmentation that does not give back what it took; ``x`` is a batch, by shape."""
+def check_augment(augment: Any, x: Any, target: tuple[int, ...] = (), module: Any = None) -> None:
+    """Refuse an augmentation that does not give back what it took, or not what belongs to y.
+
+    Args:
+        augment: in the form of ``as_augment``.
+        x: a batch of inputs, by shape.
+        target: the shape of one target.
+        module: the network, where it can say what it reads.
+    """
     if augment is None:
         return
+    _check_moves(augment, x, target, module)
     try:
         changed = jax.eval_shape(augment, jax.random.key(0), x)
     except Exception as error:
@@ -201,6 +209,29 @@ def check_augment(augment: Any, x: Any) -> None:
     given, got = ([(a.shape, str(a.dtype)) for a in jax.tree.leaves(t)] for t in (x, changed))
     if not same_structure(x, changed) or given != got:
         raise ValueError(f"augment must keep shapes and types: x is {given}, it returns {got}")
+
+
+def _check_moves(augment: Any, x: Any, target: tuple[int, ...], module: Any) -> None:
+    """Refuse to move what would no longer fit its targets, or is no image."""
+    parts = augment.parts if isinstance(augment, InOrder) else (augment,)
+    moving = next((part for part in parts if isinstance(part, _OfImages)), None)
+    for part in parts:
+        if isinstance(part, InOrder):
+            _check_moves(part, x, target, module)
+    if moving is None:
+        return
+    name = type(moving).__name__
+    if len(target) > 1:
+        raise ValueError(
+            f"augment: {name} moves the images and not their targets of shape {target}, a target "
+            "for every place; leave it out, and add moved copies of both to the data"
+        )
+    leaves = jax.tree.leaves(x)
+    masks = {leaf.shape for leaf in leaves if leaf.dtype == bool and leaf.ndim == 2}
+    if getattr(module, "of_sequences", False) or any(
+        leaf.ndim == 3 and leaf.shape[:2] in masks for leaf in leaves
+    ):
+        raise ValueError(f"augment: {name} is for images, and x holds sequences (N, T, features)")
 
 
 def _check_channels(channels: str) -> str:

@@ -5,6 +5,7 @@ functions.
 """
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -72,7 +73,9 @@ def run(
         weights = tree_size(entry.model.parameters)
         say(f"fitting {entry.name} ({weights:,} weights)")
         began = time.perf_counter()
-        posterior = fit(entry.model, train, entry.method, key=key, **entry.options)
+        with warnings.catch_warnings():  # what they warn of is what the table shows
+            warnings.simplefilter("ignore", UserWarning)
+            posterior = fit(entry.model, train, entry.method, key=key, **entry.options)
         seconds = time.perf_counter() - began
         scores = score(posterior, test)
         yield Result(entry.name, weights, scores, seconds, posterior, _note(posterior))

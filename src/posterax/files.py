@@ -13,12 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import likelihoods, networks, posteriors, priors
-from ._tree import named_leaves
+from ._recognise import bayesian_parts, check_model, is_network
+from ._tree import named_leaves, path_name
 from ._version import __version__
 from .checkpoint import FORMAT, CheckpointError, pack, read, unpack, write
 from .model import Model
 from .networks.parts import FrozenNetwork
-from .posteriors import Posterior, Record
+from .posteriors import Evidence, Posterior, Record
 from .predictive import Targets
 
 # what may be made from a file: these names and no others
@@ -27,6 +28,7 @@ _PRIORS = {
     for c in (
         priors.Flat,
         priors.Gaussian,
+        priors.Grid,
         priors.Hierarchical,
         priors.Laplace,
         priors.ScaleMixture,
@@ -44,11 +46,13 @@ _LIKELIHOODS = {
     )
 }
 _POSTERIORS = {
+    "Enumerated": posteriors.Enumerated,
     "GaussianMixture": posteriors.GaussianMixture,
     "MeanFieldGaussian": posteriors.MeanFieldGaussian,
     "Draws": posteriors.Draws,
     "Point": posteriors.Point,
     "PriorPosterior": posteriors.PriorPosterior,
+    "WeightedDraws": posteriors.WeightedDraws,
 }
 
 
@@ -65,7 +69,7 @@ def save(
     family = {
         name: _store(value, name, arrays, model)
         for name, value in vars(posterior).items()
-        if name not in ("model", "state", "targets", "record")
+        if name not in ("model", "state", "targets", "record", "evidence")
     }
     arrays |= pack(posterior.state, "state")
     record = posterior.record or Record()
@@ -81,6 +85,7 @@ def save(
         "method": record.method,
         "history": list(record.history),
         "settings": record.settings,
+        "evidence": posterior.evidence,
     } | (more or {})
     write(path, arrays, header)
 
@@ -132,26 +137,26 @@ def _rebuild(
     arrays: dict[str, np.ndarray], header: dict[str, Any], model: Model | None, path: Path
 ) -> Posterior:
     targets = Targets(*(tuple(int(d) for d in shape) for shape in header["targets"]))
-    dtype = np.dtype(header["dtype"])
-    stored = header["model"]
+    # a file of float64 is read as float32 where JAX has no other
+    dtype = jax.dtypes.canonicalize_dtype(np.dtype(header["dtype"]))
     if model is None:
-        model = _make_model(stored, arrays, targets, dtype, path)
-    elif model.fingerprint() != stored["fingerprint"]:
-        raise CheckpointError(
-            f"{path}: model= has another network than the file's (fingerprints "
-            f"{model.fingerprint()} and {stored['fingerprint']}): names, shapes or types differ"
-        )
-    if stored["rest"] == "frozen":
-        model = _with_fixed(model, arrays, path)
+        model = _make_model(header, arrays, targets, dtype, path)
+    else:
+        check_model(model, header, path)
     model = model.for_targets(targets.inner, dtype)
+    if isinstance(model.network, FrozenNetwork):
+        fixed = _like(model.network.fixed, arrays, "fixed", path, dtype)
+        model = eqx.tree_at(lambda m: m.network.fixed, model, fixed)
     made = _POSTERIORS[header["posterior"]]
     family = {
         name: _restore(node, name, arrays, model, path) for name, node in header["family"].items()
     }
-    state = _like(model.network.state, arrays, "state", path)
+    state = _like(model.network.state, arrays, "state", path, dtype)
     history = {str(name): arrays[f"history/{name}"] for name in header["history"]}
     record = Record(str(header["method"]), dict(header["settings"]), history)
-    return made(model, state, targets, record=record, **family)
+    known = header.get("evidence")
+    evidence = None if known is None else Evidence(*(float(number) for number in known))
+    return made(model, state, targets, record=record, evidence=evidence, **family)
 
 
 # -- nodes of a posterior: parameter trees, arrays, dictionaries of arrays, plain values
@@ -185,20 +190,30 @@ def _restore(
     return _like(model.parameters, arrays, node["parameters"], path)
 
 
-def _like(template: Any, arrays: dict[str, np.ndarray], prefix: str, path: Path) -> Any:
-    """A stored tree with the template's structure; draws have axes in front."""
+def _like(
+    template: Any, arrays: dict[str, np.ndarray], prefix: str, path: Path, dtype: Any = None
+) -> Any:
+    """A stored tree with the template's structure; draws have axes in front.
+
+    Floats get the template's type, or ``dtype``: their width is no part of a model.
+    """
     names = sorted(name for name in arrays if name.startswith(f"{prefix}/"))
     leaves, treedef = jax.tree.flatten(template)
     if len(names) != len(leaves):
         raise CheckpointError(
             f"{path}: {prefix} has {len(names)} arrays where the model needs {len(leaves)}"
         )
-    sized = []
+    sized, found = [], {}
     for name, leaf in zip(names, leaves, strict=True):
-        shape = arrays[name].shape
-        front = shape[: len(shape) - leaf.ndim]
-        sized.append(jax.ShapeDtypeStruct((*front, *leaf.shape), leaf.dtype))
-    return unpack(jax.tree.unflatten(treedef, sized), arrays, prefix, path)
+        value, kind = arrays[name], leaf.dtype
+        front = value.shape[: value.ndim - leaf.ndim]
+        for family in (jnp.floating, jnp.integer):
+            if jnp.issubdtype(value.dtype, family) and jnp.issubdtype(kind, family):
+                kind = dtype if dtype is not None and family is jnp.floating else kind
+                value = value.astype(kind)
+        found[name] = value
+        sized.append(jax.ShapeDtypeStruct((*front, *leaf.shape), kind))
+    return unpack(jax.tree.unflatten(treedef, sized), found, prefix, path)
 
 
 # -- the model by name
@@ -206,11 +221,8 @@ def _like(template: Any, arrays: dict[str, np.ndarray], prefix: str, path: Path)
 
 def _describe_model(model: Model, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     whole, network = model.network, None
-    where = list(named_leaves(model.bayesian(model.parameters).network))
-    rest = "point" if len(where) < len(jax.tree.leaves(whole.params)) else "none"
     if isinstance(whole, FrozenNetwork):
         arrays |= pack(whole.fixed, "fixed")
-        where, rest = list(named_leaves(whole.params)), "frozen"
         whole = whole.network
     module: Any = getattr(whole, "static", None)
     name = type(module).__name__
@@ -219,12 +231,14 @@ def _describe_model(model: Model, arrays: dict[str, np.ndarray]) -> dict[str, An
     prior: Any = None
     if isinstance(model.prior, priors.PerWeight):
         arrays |= pack(model.prior.loc, "prior.loc") | pack(model.prior.scale, "prior.scale")
-        prior = {"name": "PerWeight", "likelihood": model.prior.loc.likelihood is not None}
+        prior = {
+            "name": "PerWeight",
+            "likelihood": model.prior.loc.likelihood is not None,
+            "scales": list(named_leaves(model.prior.scale)),
+        }
     else:
         prior = describe_prior(model.prior)
-    return {
-        "where": where,
-        "rest": rest,
+    return bayesian_parts(model) | {
         "network": network,
         "fingerprint": model.fingerprint(),
         "prior": prior,
@@ -265,12 +279,13 @@ def _call(module: eqx.Module, known: dict[str, Any], skip: tuple[str, ...] = ())
 
 
 def _make_model(
-    stored: dict[str, Any],
+    header: dict[str, Any],
     arrays: dict[str, np.ndarray],
     targets: Targets,
     dtype: Any,
     path: Path,
 ) -> Model:
+    stored = header["model"]
     own = [part for part in ("network", "prior", "likelihood") if stored[part] is None]
     if own:
         raise CheckpointError(
@@ -280,7 +295,7 @@ def _make_model(
     make, config = networks.BY_NAME[stored["network"]["name"]], stored["network"]["config"]
     # shapes first, without allocating: a damaged header must not ask for a terabyte
     shapes = eqx.filter_eval_shape(lambda: networks.as_network(make(**config, key=0)))
-    if shapes.fingerprint() != stored["fingerprint"]:
+    if not is_network(shapes, stored["fingerprint"], header["dtype"]):
         raise CheckpointError(f"{path}: the network's settings do not fit its fingerprint")
     network = make(**config, key=0)
     likelihood = _LIKELIHOODS[stored["likelihood"]["name"]](**stored["likelihood"]["arguments"])
@@ -296,18 +311,15 @@ def _make_model(
         template = template._replace(likelihood=None)
     loc = _like(template, arrays, "prior.loc", path)
     stored_scales = sum(name.startswith("prior.scale/") for name in arrays)
-    if stored_scales < len(jax.tree.leaves(template)):
+    if "scales" in stored["prior"]:  # what has none is a point
+        scales = {str(name) for name in stored["prior"]["scales"]}
+        template = jax.tree_util.tree_map_with_path(
+            lambda place, w: w if path_name(place) in scales else None, template
+        )
+    elif stored_scales < len(jax.tree.leaves(template)):
         template = plain.bayesian(template)
     scale = _like(template, arrays, "prior.scale", path)
     return Model(network, priors.PerWeight(loc, scale), likelihood, **options)
-
-
-def _with_fixed(model: Model, arrays: dict[str, np.ndarray], path: Path) -> Model:
-    """The model with the frozen weights of the file."""
-    if not isinstance(model.network, FrozenNetwork):
-        raise CheckpointError(f"{path}: model= must have rest='frozen', as the file's has")
-    fixed = _like(model.network.fixed, arrays, "fixed", path)
-    return eqx.tree_at(lambda m: m.network.fixed, model, fixed)
 
 
 def make_prior(node: dict[str, Any]) -> priors.Prior:

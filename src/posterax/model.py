@@ -34,10 +34,10 @@ class Model(eqx.Module):
         prior: a prior of ``px.priors``, or any numpyro distribution over the real line.
         likelihood: one of ``px.likelihoods``.
         where: which of the network's weights are uncertain (default: all): a pattern over their
-            names (``"head.*"``), several, or a function of (name, array) such as ``lambda name,
-            w: w.ndim > 1``, all but biases and norms.
-        rest: what becomes of the other weights: ``"point"``, trained without a prior by methods
-            that optimise, or ``"frozen"``, left as they are.
+            names (``"head.*"``; ``"*.weight"``, or ``"*.kernel"`` in Flax, for all but biases),
+            several of which each must match, or a function of (name, array).
+        rest: what becomes of the weights that ``where`` leaves out: ``"point"``, trained without a
+            prior by methods that optimise, or ``"frozen"``, left as they are.
         compute_dtype: precision of the network's forward and backward pass, for instance
             ``"bfloat16"`` on an accelerator; parameters keep their own.
 
@@ -76,6 +76,11 @@ class Model(eqx.Module):
             raise ValueError("network has no floating point parameters to be uncertain about")
         if rest not in ("point", "frozen"):
             raise ValueError(f"rest must be 'point' or 'frozen', got {rest!r}")
+        if where is None and rest == "frozen":
+            raise ValueError(
+                "rest='frozen' needs where=, the weights that are not frozen: where='head.*' for "
+                "instance"
+            )
         chosen = None if where is None else select(network.params, where)
         if chosen is not None and rest == "frozen":
             network, chosen = FrozenNetwork(network, chosen), None
@@ -204,6 +209,13 @@ class Model(eqx.Module):
         """How many parameters have a prior, and so a posterior."""
         return tree_size(self.bayesian(self.parameters))
 
+    def chosen(self) -> tuple[list[str], str]:
+        """The weights that ``where`` chose, by name, and what the rest is (``"none"``: no rest)."""
+        if isinstance(self.network, FrozenNetwork):
+            return list(named_leaves(self.network.params)), "frozen"
+        names = list(named_leaves(self.bayesian(self.parameters).network))
+        return names, "none" if len(names) == len(jax.tree.leaves(self.network.params)) else "point"
+
     def output_shape(self, x: Any) -> tuple[int, ...]:
         """The shape of the outputs for inputs ``x``, or an error that says why they do not fit."""
         inputs, side = self.likelihood.split(x)
@@ -222,6 +234,7 @@ class Model(eqx.Module):
                 f"network: the output for {n} examples has shape {shape}; its first axis must be "
                 "the examples"
             )
+        self.network.check_inputs(inputs)
         if side is not None and (np.size(side) != n or not np.all(np.asarray(side) > 0)):
             raise ValueError(
                 f"x: the exposure must be positive, one for each of {n} examples, got shape "
@@ -278,13 +291,14 @@ class Model(eqx.Module):
         if use:
             lines = [f"{line}  {use[row[0]]}" for line, row in zip(lines, rows, strict=True)]
         rule = "-" * max(map(len, lines))
-        total = tree_size(self.parameters)
+        total, frozen = tree_size(self.parameters), tree_size(self.network.frozen())
         points = self.bayesian_size < total
         return "\n".join(
             [
                 *[lines[0], rule, *lines[1:], rule],
                 f"{total:,} weights, {total + self.bayesian_size:,} variational parameters (a mean "
                 "and a deviation each" + (", a mean only for points)" if points else ")"),
+                *([f"{frozen:,} more weights are frozen"] if frozen else []),
                 f"likelihood: {describe(self.likelihood)}",
             ]
         )

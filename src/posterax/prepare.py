@@ -8,14 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from ._checks import above_zero, whole
-from ._tree import same_structure, tree_size
+from ._tree import named_leaves, same_structure, tree_size
 from .augment import as_augment, check_augment
 from .data import Data, Stream, bucket, cast, check_finite, float_dtype, pad_rows, unpack
 from .infer.base import Method, Plan, Start
 from .model import Model, Parameters
 from .networks import as_network
+from .networks.base import module_of
 from .posteriors import Posterior
 from .predictive import Targets
+from .priors import is_prior
 
 DEFAULT_BATCH = 128
 DEFAULT_EPOCHS = 100
@@ -74,6 +76,13 @@ def prepare(
             f"method: {type(method).__name__} samples, and cannot train weights that have no "
             "prior: give the model rest='frozen', trained before if need be"
         )
+    grids = [name for name, p in named_leaves(model.priors, is_leaf=is_prior).items() if p.discrete]
+    if grids and not method.takes_discrete:
+        raise ValueError(
+            f"method: {type(method).__name__} needs a density, and the prior of {grids[0]} is a "
+            "px.priors.Grid, whose weights take finitely many values: use px.Enumeration, "
+            "px.ImportanceSampling or px.Metropolis"
+        )
     if isinstance(data, Stream) or not isinstance(data, tuple | list) or _is_batches(data):
         return _prepare_stream(model, data, method, epochs, steps, batch_size, augment)
 
@@ -85,7 +94,7 @@ def prepare(
     dtype = float_dtype(x, model.network.params)
     model = model.for_targets(inner, dtype)
     size = _batch_size(batch_size, n, method)
-    check_augment(augment, _shapes(x, size, dtype))
+    check_augment(augment, _shapes(x, size, dtype), inner, module_of(model.network))
     batches = -(-n // size)
     # a network with state (batch statistics) would see the padding of a full batch
     shared = n <= SHARED_ROWS and not jax.tree.leaves(model.network.state)
@@ -140,7 +149,8 @@ def _prepare_stream(
     x, y = data.example
     inner = model.check(x, y, data.targets())
     dtype = float_dtype(x, model.network.params)
-    check_augment(augment, _shapes(x, data.batch_size, dtype))
+    shapes = _shapes(x, data.batch_size, dtype)
+    check_augment(augment, shapes, inner, module_of(model.network))
     model = model.for_targets(inner, dtype)
     plan = _plan(
         data.total, data.batches, data.batch_size, method, epochs, steps, np.shape(y)[1:], inner
@@ -175,6 +185,11 @@ def _plan(
     name = type(method).__name__
     if epochs is not None and steps is not None:
         raise ValueError("give epochs or steps, not both")
+    if method.counts == "nothing":
+        given_one = "epochs" if epochs is not None else "steps"
+        if epochs is not None or steps is not None:
+            raise ValueError(f"{given_one}: {name} goes through everything once; leave it out")
+        steps = 1
     if epochs is not None and method.counts == "steps":
         raise ValueError(f"{name} counts steps (retained draws per chain), not epochs: use steps=")
     if steps is None and method.counts == "steps":

@@ -432,7 +432,9 @@ class Run:
         self._save()
         last = at.phase == len(self.phases) - 1
         kept = last and (bool(at.draws) or not phase.keeps_draws)
-        posterior = self._finish(phase, whole=False) if kept else None
+        with warnings.catch_warnings():  # the error says it all
+            warnings.simplefilter("ignore")
+            posterior = self._finish(phase, whole=False) if kept else None
         raise NonFiniteError(
             f"step {step} of {phase.title}: {bad} is not finite. {why}."
             + (f" The posterior of step {at.step} is in this error's .posterior." if kept else "")

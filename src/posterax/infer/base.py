@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from .._checks import above_zero
@@ -28,6 +29,8 @@ class Plan(eqx.Module):
     steps: Any  # all steps: of optimisation, or retained per chain
     batch_size: int = eqx.field(static=True)
     targets: Targets = eqx.field(static=True)
+    # how many of the last phase's steps an earlier fit took, which this one continues
+    before: Any = eqx.field(default_factory=lambda: jnp.zeros((), jnp.int32))
 
 
 class Draw(NamedTuple):
@@ -67,6 +70,13 @@ class Phase(eqx.Module):
         """Number of steps; 0 makes the phase atomic (``init`` alone, redone whole on resume)."""
         return int(self.plan.steps)
 
+    def kept(self, steps: Any, thin: int) -> Any:
+        """How many of the first ``steps`` steps leave a draw, where ``fit`` keeps one in ``thin``.
+
+        ``steps`` is a number or an array of them, known or traced.
+        """
+        return steps // thin
+
     def init(self, previous: Any, data: Data | None, key: jax.Array) -> Any:
         """The state before the first step, from the previous phase's last state."""
         raise NotImplementedError
@@ -92,6 +102,10 @@ class Phase(eqx.Module):
         part = {"nll": "likelihood (nll)"}.get(term, term)
         return f"{part}: check the scale of the data and lower the learning rate"
 
+    def trouble(self, terms: dict[str, np.ndarray]) -> str | None:
+        """What is wrong with a phase that ran to its end, by its history, and what to change."""
+        return None
+
     def finish(self, state: Any, draws: Draw | None) -> Posterior:
         """The posterior (of the last phase); draws have axes (chain, draw, …).
 
@@ -103,16 +117,22 @@ class Phase(eqx.Module):
 class Method(eqx.Module):
     """A frozen set of hyperparameters."""
 
-    counts: ClassVar[Literal["epochs", "steps"]] = "epochs"
+    counts: ClassVar[Literal["epochs", "steps", "nothing"]] = "epochs"
     default_steps: ClassVar[int] = 1000
     full_batch: ClassVar[bool] = False
     kinds: ClassVar[tuple[str, ...]] = ("regression", "counts", "classification")  # it can do
     takes_start: ClassVar[bool] = True  # whether ``init=`` means anything to it
     takes_points: ClassVar[bool] = True  # whether it can train weights that have no prior
+    takes_discrete: ClassVar[bool] = False  # whether weights may take finitely many values
+    instead_of_init: ClassVar[str] = "makes its own starts; leave init out"
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
         """The phases in order."""
         raise NotImplementedError
+
+    def identity(self) -> str:
+        """What a checkpoint knows this method by: any other setting must change it."""
+        return repr(self)
 
 
 def batch_nll(

@@ -390,6 +390,11 @@ class BayesByBackprop(Method):
         check_optimizer(self.optimizer, self.learning_rate, self.schedule)
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
+        if not model.bayesian_size:
+            raise ValueError(
+                "method: BayesByBackprop needs weights with a prior, and this model has none: use "
+                "px.MaximumLikelihood()"
+            )
         by_prior = self.initial_rho == "prior"
         if by_prior:
             self._check_deviations(model)

@@ -70,17 +70,19 @@ class ChainPhase(Phase):
         initialisation of the network.
         """
         found_key, jitter_key = jax.random.split(key)
-        places = over_devices(self._found(previous, found_key), self.chains)
+        places = self._found(previous, found_key)
         turns = jnp.arange(self.chains) % len(places)
         noise = jax.random.normal(jitter_key, (self.chains, places.shape[1]), places.dtype)
-        return places[turns] + (JITTER * noise if len(places) < self.chains else 0)
+        starts = places[turns] + (JITTER * noise if len(places) < self.chains else 0)
+        return over_devices(starts, self.chains)
 
     def _found(self, previous: Any, key: jax.Array) -> jax.Array:
         if not isinstance(previous, Start):  # the members that another phase has trained
             return jax.vmap(self.position)(previous.params)
-        if previous.posterior is not None:
-            ids = previous.posterior.particles(key, self.chains).ids
-            return jax.vmap(lambda i: self.position(previous.posterior.parameters(i)))(ids)
+        posterior = previous.posterior
+        if posterior is not None:
+            ids = posterior.particles(key, self.chains).ids
+            return jax.vmap(lambda i: self.position(posterior.parameters(i)))(ids)
         if previous.given:
             return self.position(previous.parameters)[None]
         keys = jax.random.split(key, self.chains)

@@ -82,6 +82,10 @@ class EnsemblePhase(Phase):
 class DeepEnsemble(Method):
     """M networks with different starts, trained as one program.
 
+    A member starts from the network's weights in a new random order, array by array: another draw
+    of its initialisation, and nothing of what a trained network knew. With ``init=`` an earlier
+    ensemble its members start where they were.
+
     Args:
         members: number of networks.
         inside: how each is trained: ``"map"`` (with the prior), ``"ml"``, or a method such as

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from .adapters import Network, as_network
+from .adapters import as_network
+from .base import Network
 from .convolutional import ConvNet, LeNet5
 from .lora import low_rank
 from .mlp import MLP

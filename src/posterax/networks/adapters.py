@@ -5,7 +5,6 @@ Equinox modules (stateful ones as ``(module, state)``), Flax NNX modules and pla
 library knows which library a network came from.
 """
 
-import hashlib
 import inspect
 import sys
 from collections.abc import Callable
@@ -14,56 +13,11 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from .._tree import is_key, named_leaves
-from ..data import shuffle
-from .footprint import footprint
+from .base import Network, outputs_first, outputs_last
 
-
-class Network(eqx.Module):
-    """A network in posterax's form: initial parameters, state, and a pure batched ``apply``."""
-
-    params: Any
-    state: Any
-
-    def apply(
-        self, params: Any, state: Any, x: Any, key: jax.Array | None, training: bool
-    ) -> tuple[Any, Any]:
-        """Outputs for a batch, and the state after it (running averages and the like)."""
-        raise NotImplementedError
-
-    def init(self, key: jax.Array) -> Any:
-        """A fresh start: the entries of every array in a new random order.
-
-        An initialiser that draws entries independently gives, permuted, another of its draws;
-        constants (zero biases, unit scales) stay. So any network can be started anew without
-        its constructor.
-        """
-        leaves, treedef = jax.tree.flatten(self.params)
-        keys = jax.random.split(key, max(len(leaves), 1))
-        fresh = [
-            # no sort: it takes long to compile
-            leaf.reshape(-1)[shuffle(jnp.arange(leaf.size), leaf.size, k)].reshape(leaf.shape)
-            for k, leaf in zip(keys, leaves, strict=False)
-        ]
-        return jax.tree.unflatten(treedef, fresh)
-
-    def fan_in(self, shape: tuple[int, ...]) -> int:
-        """Inputs that feed one unit of a weight of this shape, outputs first (out, in, …)."""
-        return int(np.prod(shape[1:])) if len(shape) > 1 else 1
-
-    def fingerprint(self) -> str:
-        """A hash of names, shapes and types of all parameters and state."""
-        lines = [
-            f"{name} {tuple(leaf.shape)} {leaf.dtype}"
-            for name, leaf in named_leaves((self.params, self.state)).items()
-        ]
-        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
-
-    def output_shape(self, x: Any) -> tuple[int, ...]:
-        """The shape of the outputs for a batch like ``x``, without computing them."""
-        return footprint(self, x).output
+AXIS = "batch"  # the name of the examples' axis, for batch normalisation
 
 
 def _accepts(function: Callable[..., Any], name: str) -> bool:
@@ -82,6 +36,7 @@ class EquinoxNetwork(Network):
     keyed: bool = eqx.field(static=True)
 
     def __init__(self, module: eqx.Module, state: Any = None):
+        _check_stateful(module, state)
         self.params, self.static = eqx.partition(module, eqx.is_inexact_array)
         self.stateful = state is not None
         self.state = state if self.stateful else ()
@@ -105,8 +60,23 @@ class EquinoxNetwork(Network):
             return module(x, own, **options) if self.stateful else module(x, **options)
 
         out_axes = (0, None) if self.stateful else 0
-        outputs = jax.vmap(one, axis_name="batch", out_axes=out_axes)(x, keys)
+        outputs = jax.vmap(one, axis_name=AXIS, out_axes=out_axes)(x, keys)
         return outputs if self.stateful else (outputs, state)
+
+    def fan_in(self, shape: tuple[int, ...], name: str = "") -> int:
+        # a look-up adds nothing up
+        looked_up = getattr(self.static, "looked_up", ())
+        tables = [f"{table}.weight" for table in nodes(self.static, eqx.nn.Embedding)]
+        return 1 if name in (*tables, *looked_up) else outputs_first(shape)
+
+    def check_inputs(self, x: Any) -> None:
+        check = getattr(self.static, "check_inputs", None)
+        if check is not None:
+            check(x)
+
+    def rebuild(self, params: Any, state: Any) -> Any:
+        module = eqx.combine(params, self.static)
+        return (module, state) if self.stateful else module
 
 
 class PlainNetwork(Network):
@@ -114,6 +84,7 @@ class PlainNetwork(Network):
 
     function: Callable[..., Any] = eqx.field(static=True)
     stateful: bool = eqx.field(static=True)
+    others: Any = None  # what of Equinox modules among the params is no weight
 
     def apply(
         self, params: Any, state: Any, x: Any, key: jax.Array | None, training: bool
@@ -123,13 +94,21 @@ class PlainNetwork(Network):
             for name, value in (("key", key), ("training", training))
             if _accepts(self.function, name)
         }
+        params = self._whole(params)
         if self.stateful:
             return self.function(params, state, x, **options)
         return self.function(params, x, **options), state
 
-    def fan_in(self, shape: tuple[int, ...]) -> int:
-        # plain code multiplies x @ w, so the last axis is the output
-        return int(np.prod(shape[:-1])) if len(shape) > 1 else 1
+    def _whole(self, params: Any) -> Any:
+        return params if self.others is None else eqx.combine(params, self.others)
+
+    def fan_in(self, shape: tuple[int, ...], name: str = "") -> int:
+        # plain code multiplies x @ w, so the last axis is the output; Equinox has it first
+        return outputs_last(shape) if self.others is None else outputs_first(shape)
+
+    def rebuild(self, params: Any, state: Any) -> Any:
+        params = self._whole(params)
+        return (params, state, self.function) if self.stateful else (params, self.function)
 
 
 class FlaxNetwork(Network):
@@ -166,9 +145,20 @@ class FlaxNetwork(Network):
             ]
         return jax.tree.unflatten(treedef, leaves)
 
-    def fan_in(self, shape: tuple[int, ...]) -> int:
-        # Flax keeps kernels as (…, in, out)
-        return int(np.prod(shape[:-1])) if len(shape) > 1 else 1
+    def fan_in(self, shape: tuple[int, ...], name: str = "") -> int:
+        *above, last = name.split(".")
+        if last in ("bias", "embedding"):  # biases of attention are (heads, size)
+            return 1
+        if above and above[-1] in ("query", "key", "value") and len(shape) == 3:
+            return shape[0]  # (in, heads, size)
+        return outputs_last(shape)  # Flax keeps kernels as (…, in, out)
+
+    def rebuild(self, params: Any, state: Any) -> Any:
+        from flax import nnx
+
+        # variables of its own: a module may be changed where it is
+        params, streams, state = jax.tree.map(lambda a: a, (params, self.streams, state))
+        return nnx.merge(self.graph, params, streams, state)
 
 
 def as_network(network: Any) -> Network:
@@ -194,9 +184,11 @@ def as_network(network: Any) -> Network:
         if isinstance(first, eqx.Module) and isinstance(second, eqx.nn.State):
             return EquinoxNetwork(first, second)
         if callable(second):
-            return PlainNetwork(_float_arrays(first), (), second, stateful=False)
+            params, others = _plain_params(first)
+            return PlainNetwork(params, (), second, stateful=False, others=others)
     if isinstance(network, tuple) and len(network) == 3 and callable(network[2]):
-        return PlainNetwork(_float_arrays(network[0]), network[1], network[2], stateful=True)
+        params, others = _plain_params(network[0])
+        return PlainNetwork(params, network[1], network[2], stateful=True, others=others)
     flax = sys.modules.get("flax.nnx")
     if flax is not None and isinstance(network, flax.Module):
         return FlaxNetwork(network)
@@ -204,8 +196,49 @@ def as_network(network: Any) -> Network:
         return EquinoxNetwork(network)
     raise TypeError(
         "network must be an Equinox module (or (module, state)), a Flax NNX module, or a pair "
-        f"(params, apply), got {type(network).__name__}"
+        f"(params, apply), got {type(network).__name__}{_hint(network)}"
     )
+
+
+def _hint(network: Any) -> str:
+    """What to write for a module of a library that is not taken as it is."""
+    linen, torch = sys.modules.get("flax.linen"), sys.modules.get("torch")
+    if linen is not None and isinstance(network, linen.Module):
+        return " of Flax Linen: write (params, apply) = (module.init(key, x), module.apply)"
+    if torch is not None and isinstance(network, torch.nn.Module):
+        return (
+            " of PyTorch: write the same network in Equinox and bring the weights over, "
+            "px.networks.from_torch(network, module.state_dict())"
+        )
+    return ""
+
+
+def nodes(tree: Any, kind: type) -> dict[str, Any]:
+    """The nodes of a class in a tree, by name."""
+    found = named_leaves(tree, is_leaf=lambda node: isinstance(node, kind))
+    return {name: node for name, node in found.items() if isinstance(node, kind)}
+
+
+def _check_stateful(module: eqx.Module, state: Any) -> None:
+    if state is None and nodes(module, eqx.nn.StateIndex):
+        raise TypeError(
+            f"network: {type(module).__name__} has layers with a state (batch normalisation); "
+            "pass (module, state), as eqx.nn.make_with_state gives it"
+        )
+    for name, norm in nodes(module, eqx.nn.BatchNorm).items():
+        axes = norm.axis_name if isinstance(norm.axis_name, tuple | list) else (norm.axis_name,)
+        if AXIS not in axes:
+            raise ValueError(
+                f"network: {name} normalises over the axis {norm.axis_name!r}, and the examples "
+                f'are on "{AXIS}": write eqx.nn.BatchNorm(…, axis_name="{AXIS}")'
+            )
+
+
+def _plain_params(params: Any) -> tuple[Any, Any]:
+    """Weights as arrays; of Equinox modules among them, what is no weight apart."""
+    if not nodes(params, eqx.Module):
+        return _float_arrays(params), None
+    return eqx.partition(params, eqx.is_inexact_array)
 
 
 def _float_arrays(params: Any) -> Any:

@@ -10,7 +10,8 @@ import jax.tree_util as jtu
 from .._checks import whole
 from .._keys import KeyLike, as_key
 from .._tree import path_name
-from .adapters import Network, as_network
+from .adapters import as_network
+from .base import Network
 from .mlp import initial_normal
 from .parts import Where, select
 
@@ -19,11 +20,14 @@ class LowRank(Network):
     """A network with W + U D in place of each chosen weight W; only U and D are parameters."""
 
     network: Network
-    fixed: Any
+    fixed: Any  # W, the weights that the additions go to, and all others
 
     def apply(
         self, params: Any, state: Any, x: Any, key: jax.Array | None, training: bool
     ) -> tuple[Any, Any]:
+        return self.network.apply(self._added(params), state, x, key, training)
+
+    def _added(self, params: Any) -> Any:
         dtype = jax.tree.leaves(params)[0].dtype
 
         def add(path: Any, w: jax.Array) -> jax.Array:
@@ -31,23 +35,43 @@ class LowRank(Network):
             w = w.astype(dtype)
             return w if pair is None else w + (pair["up"] @ pair["down"]).reshape(w.shape)
 
-        whole_params = jtu.tree_map_with_path(add, self.fixed)
-        return self.network.apply(whole_params, state, x, key, training)
+        return jtu.tree_map_with_path(add, self.fixed)
+
+    def frozen(self) -> Any:
+        return self.fixed, self.network.frozen()
+
+    def check_inputs(self, x: Any) -> None:
+        self.network.check_inputs(x)
+
+    def rebuild(self, params: Any, state: Any) -> Any:
+        return self.network.rebuild(self._added(params), state)
 
 
-def low_rank(
-    network: Any, rank: int = 4, where: Where = lambda name, w: w.ndim > 1, *, key: KeyLike
-) -> LowRank:
+def is_matrix(name: str, w: jax.Array) -> bool:
+    """Whether a weight is a matrix or a kernel; the biases of convolutions are (channels, 1, 1).
+
+    Example:
+        >>> import numpy as np
+        >>> from posterax.networks.lora import is_matrix
+        >>> is_matrix("conv.bias", np.ones((8, 1, 1))), is_matrix("conv.weight", np.ones((8, 1, 3)))
+        (False, True)
+    """
+    thin = w.ndim > 2 and w.size == w.shape[0]
+    return w.ndim > 1 and not thin and "bias" not in name.rpartition(".")[2]
+
+
+def low_rank(network: Any, rank: int = 4, where: Where = is_matrix, *, key: KeyLike) -> LowRank:
     r"""Leave a trained network as it is and learn additions of low rank to its weights.
 
     Each chosen weight, seen as a matrix W of m rows, becomes W + U D with U (m × rank) starting
     at zero and D (rank × n) at N(0, 1/n): at first the network is what it was. As the network of
-    a model, the additions are what is uncertain, and the file holds them alone.
+    a model, the additions are what is uncertain, and the file holds them alone; it loads with
+    ``px.load(path, model=model)`` over the same trained weights and no others.
 
     Args:
         network: any network a model takes, trained.
         rank: of the additions.
-        where: which weights get one (default: all with two axes or more).
+        where: which weights get one (default: matrices and kernels, no biases).
         key: an int or a JAX key.
 
     Example:

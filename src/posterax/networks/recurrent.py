@@ -1,6 +1,6 @@
 """Sequences, and recurrent networks that read them step by step."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -68,6 +68,10 @@ class Recurrent(Configured):
     Inputs are (T, features), or a pair (values, mask) with a boolean mask (T,) for sequences of
     different lengths: a masked step leaves the state as it was, wherever the padding lies.
 
+    With ``per_step`` masked steps have outputs and targets too, and these count in the
+    likelihood: a mask is of inputs. Where they must not, leave ``per_step`` out and give a row for
+    every step that counts, the sequence masked after it, with that step's target.
+
     Args:
         in_size: features of each step.
         out_size: number of outputs.
@@ -84,6 +88,8 @@ class Recurrent(Configured):
         >>> bool((network((values, mask)) == network(values[:3])).all())
         True
     """
+
+    of_sequences: ClassVar[bool] = True
 
     cell_weights: eqx.nn.LSTMCell | eqx.nn.GRUCell
     head: Linear

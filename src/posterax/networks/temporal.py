@@ -1,7 +1,7 @@
 """Temporal convolutional networks: sequences by causal, dilated convolutions."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -50,6 +50,10 @@ class TemporalConvNet(Configured):
     Inputs are (T, features), or a pair (values, mask) with a boolean mask (T,), padded at the end
     or at the start; the last step then is the last unmasked one.
 
+    With ``per_step`` masked steps have outputs and targets too, and these count in the
+    likelihood: a mask is of inputs. Where they must not, leave ``per_step`` out and give a row for
+    every step that counts, the sequence masked after it, with that step's target.
+
     Args:
         in_size: features of each step.
         out_size: number of outputs.
@@ -67,6 +71,8 @@ class TemporalConvNet(Configured):
         >>> jax.eval_shape(network, jnp.ones((9, 2))).shape
         (1,)
     """
+
+    of_sequences: ClassVar[bool] = True
 
     blocks: list[Block]
     head: Linear

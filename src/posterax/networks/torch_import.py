@@ -161,6 +161,8 @@ def from_torch(network: Any, state_dict: Mapping[str, Any]) -> Any:
     the order in which the module's were made. Linear, convolutions and their transposes,
     embeddings, layer, group and batch normalisation, PReLU, LSTM and GRU (one
     ``eqx.nn.LSTMCell`` for each layer) are converted; other weights must have the same shape.
+    A block of [`ResNet`][posterax.networks.ResNet] has its layers in the order convolution,
+    convolution, norm, norm (then the shortcut).
 
     Args:
         network: an Equinox module, or ``(module, state)`` for one with batch normalisation, whose

@@ -1,10 +1,11 @@
 """A small transformer encoder for sequences of features or of tokens."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .._checks import whole
 from .._keys import KeyLike, as_key
@@ -45,7 +46,8 @@ class Transformer(Configured):
 
     Inputs are (T, features), or whole numbers (T,) where a ``vocabulary`` is given; or a pair
     (values, mask) with a boolean mask (T,): a masked step is neither attended to nor pooled nor
-    counted as a position. A token outside 0 … vocabulary − 1 gives NaN, not another token's place.
+    counted as a position. A token outside 0 … vocabulary − 1 is refused, and gives NaN where values
+    are not known (inside ``jit``), never another token's place.
 
     Args:
         in_size: features of each step; ``None`` with a vocabulary.
@@ -68,6 +70,9 @@ class Transformer(Configured):
         >>> jax.eval_shape(network, jnp.array([3, 1, 4, 1])).shape
         (2,)
     """
+
+    of_sequences: ClassVar[bool] = True
+    looked_up: ClassVar[tuple[str, ...]] = ("position",)  # and never added up
 
     embedding: Linear | eqx.nn.Embedding
     position: jax.Array
@@ -141,6 +146,20 @@ class Transformer(Configured):
             return self.head(h.mean(0))
         count = jnp.maximum(mask.sum(), 1).astype(h.dtype)
         return self.head(jnp.where(mask[:, None], h, 0).sum(0) / count)
+
+    def check_inputs(self, x: Any) -> None:
+        """Refuse tokens of a batch that are not in the vocabulary; masked ones do not count."""
+        if self.vocabulary is None:
+            return
+        tokens, *mask = x if isinstance(x, tuple | list) else (x,)
+        tokens = np.asarray(tokens)
+        unknown = (tokens < 0) | (tokens >= self.vocabulary)
+        unknown = unknown & np.asarray(mask[0]) if mask else unknown
+        if unknown.any():
+            raise ValueError(
+                f"x holds the token {tokens[unknown][0]}; with vocabulary={self.vocabulary} tokens "
+                f"go from 0 to {self.vocabulary - 1}"
+            )
 
     def _embed(self, x: Any) -> tuple[jax.Array, jax.Array | None]:
         if isinstance(self.embedding, Linear):

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -16,6 +16,9 @@ from ..data import as_inputs, cast, check_finite
 from ..model import Model, Parameters
 from ..predictive import Particles, Predictive, Targets
 from ..priors import PerWeight
+
+if TYPE_CHECKING:
+    from ..diagnostics import Diagnosis
 
 
 class Record:
@@ -44,6 +47,13 @@ class Record:
         }
 
 
+class Evidence(NamedTuple):
+    """log p(D) in nats, and the standard error of that logarithm (0 where it is exact)."""
+
+    value: float
+    error: float
+
+
 class Posterior(eqx.Module):
     """A distribution over the parameters of a model, given data.
 
@@ -51,10 +61,13 @@ class Posterior(eqx.Module):
     expectations, prediction, saving and moment matching follow.
     """
 
+    centred: ClassVar[bool] = False  # whether the means of the weights are a network that fits
+
     model: Model
     state: Any
     targets: Targets = eqx.field(static=True)
     record: Any = eqx.field(default=None, kw_only=True)
+    evidence: Any = eqx.field(default=None, kw_only=True)  # an ``Evidence``, where it is known
 
     # -- what a family gives
 
@@ -87,7 +100,34 @@ class Posterior(eqx.Module):
 
         return map_samples(one, ids, jax.tree.leaves(x)[0].shape[0])
 
+    def log_prob(self, parameters: Parameters) -> jax.Array:
+        """The posterior's log density at one set of parameters, where the family has one."""
+        raise ValueError(self.no_density())
+
+    def no_density(self) -> str:
+        """Why ``log_prob`` has no answer, and what has."""
+        return (
+            f"{type(self).__name__} has no density: posterior.as_prior() gives a Gaussian with "
+            "its moments, which can be a prior or the proposal of px.ImportanceSampling"
+        )
+
     # -- what follows
+
+    @property
+    def log_evidence(self) -> Evidence:
+        """log p(D) = log ∫ p(D | w) p(w) dw in nats, and its standard error.
+
+        The model's own score of the data, before which no parameters were chosen: its difference
+        between two models is the log Bayes factor.
+        """
+        if self.evidence is None:
+            method = self.record.method if self.record is not None else ""
+            raise ValueError(
+                f"log_evidence: {method or type(self).__name__} does not estimate it; "
+                "px.ImportanceSampling and px.SMC do, and px.Enumeration has it exactly where "
+                "all weights are on a grid and all its states were visited"
+            )
+        return self.evidence
 
     @property
     def history(self) -> dict[str, np.ndarray]:
@@ -95,8 +135,8 @@ class Posterior(eqx.Module):
         return self.record.history if self.record is not None else {}
 
     def bare(self) -> "Posterior":
-        """Without the record, as compiled programs take it."""
-        return dataclasses.replace(self, record=None)
+        """Without record and evidence, as compiled programs take it."""
+        return dataclasses.replace(self, record=None, evidence=None)
 
     def sample(self, key: KeyLike, n: int) -> Parameters:
         """``n`` draws of all parameters, on a leading axis."""
@@ -113,13 +153,16 @@ class Posterior(eqx.Module):
     ) -> tuple[np.ndarray, np.ndarray]:
         """E[F(w) | D] and its Monte Carlo standard error.
 
+        Chains count the dependence of their draws on one another, by the effective sample size of
+        each component of F.
+
         Args:
             function: F, from parameters to an array.
             samples: draws to use (default: the posterior's own number).
             key: an int or a JAX key.
         """
         ids, weights = self.particles(as_key(key), samples)
-        values = _evaluate(function, self.bare(), ids)
+        values = evaluate_each(function, self.bare(), ids)
         values, w = np.asarray(values), np.asarray(weights, np.float64)
         mean = np.tensordot(w, values, axes=1)
         # independent draws with weights: the delta method for a self-normalised average
@@ -161,6 +204,58 @@ class Posterior(eqx.Module):
             draws=samples, block_bytes=block_bytes, least_rows=whole("least_rows", least_rows),
         )  # fmt: skip
 
+    def diagnose(self, x: Any = None, *, most: int = 500) -> "Diagnosis":
+        """Whether the chains behind this posterior can be trusted, in numbers and in words.
+
+        ``print`` the result: R-hat and effective sample sizes of the weights and, given inputs
+        ``x``, of the predictions; divergences, energy, acceptance; and a verdict.
+
+        Args:
+            x: inputs at which the chains should agree. Hidden units can change places without any
+                change in the function, so that weights may disagree where predictions do not.
+            most: at most this many weights, and this many predictions, evenly spread over all.
+        """
+        from ..diagnostics import diagnose
+
+        return diagnose(self, x, most=most)
+
+    def network(self, key: KeyLike | None = None) -> Any:
+        """The network with the weights that were found, in the form in which it was given.
+
+        An Equinox module (``(module, state)`` where it has a state), a Flax module, or ``(params,
+        apply)``: to be called, or to be the trained network of another model. Without a key its
+        weights are the posterior's means; members of an ensemble and draws of a chain have no mean
+        that fits, and need a key.
+
+        Args:
+            key: an int or a JAX key, for the network of one posterior draw.
+
+        Example:
+            >>> import numpy as np
+            >>> import posterax as px
+            >>> x = np.linspace(-1, 1, 8)[:, None].astype("float32")
+            >>> prior, likelihood = px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1)
+            >>> model = px.Model(px.networks.MLP(1, 1, (4,), key=0), prior, likelihood)
+            >>> trained = px.fit(model, (x, x), px.MaximumAPosteriori(), steps=5, key=0).network()
+            >>> last = px.Model(trained, prior, likelihood, where="layers.1.*", rest="frozen")
+            >>> last.bayesian_size
+            5
+        """
+        if key is None and not self.centred:
+            raise ValueError(
+                f"{type(self).__name__}: the means of its weights are no network that fits; "
+                "network(key=0) gives one draw's"
+            )
+        if key is None:
+            params, state = self.moments()[0], self.state
+        else:
+            pick, draw = jax.random.split(as_key(key))
+            ids, weights = self.particles(draw, None)
+            index = jax.random.choice(pick, len(weights), p=weights)
+            identity = jax.tree.map(lambda a: a[index], ids)
+            params, state = self.parameters(identity), self.network_state(identity)
+        return self.model.network.rebuild(params.network, state)
+
     def as_prior(self) -> PerWeight:
         """This posterior as the prior of the next data, a Gaussian with its moments."""
         mean, std = self.moments()
@@ -200,5 +295,6 @@ def _draw_many(posterior: Posterior, ids: Any) -> Parameters:
 
 
 @eqx.filter_jit
-def _evaluate(function: Callable[..., Any], posterior: Posterior, ids: Any) -> Any:
+def evaluate_each(function: Callable[..., Any], posterior: Posterior, ids: Any) -> Any:
+    """``function`` of the parameters with each identity, on a leading axis."""
     return jax.lax.map(lambda i: function(posterior.parameters(i)), ids)

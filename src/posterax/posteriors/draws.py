@@ -1,28 +1,34 @@
 """Posteriors made of stored draws: chains, ensembles, weighted candidates, and a single point."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._chain_stats import mcse
+from .._checks import whole
+from .._keys import KeyLike
+from .._tree import named_leaves, plain
 from ..model import Parameters
 from ..predictive import Particles
-from .base import Posterior
+from .base import Posterior, evaluate_each
 
 
 class Draws(Posterior):
     """Draws with axes (chain, draw, …), each with a weight where they are not equal.
 
     ``log_weights`` (chain, draw) is ``None`` for equally weighted draws; ``stats`` holds what a
-    sampler reports about every draw.
+    sampler reports about every draw. Draws are ``chained`` where each depends on the one before.
     """
 
     draws: Parameters
     log_weights: Any = None
     stats: Any = None
     own_state: bool = eqx.field(static=True, default=False)  # a network state for every draw
+    chained: bool = eqx.field(static=True, default=False)  # draws of a chain follow one another
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -66,11 +72,69 @@ class Draws(Posterior):
         )  # fmt: skip
         return mean, std
 
+    def expectation(
+        self, function: Callable[[Parameters], Any], *, samples: int | None = None, key: KeyLike = 0
+    ) -> tuple[np.ndarray, np.ndarray]:
+        if not self.chained or self.log_weights is not None:
+            return super().expectation(function, samples=samples, key=key)
+        chains, length = self.shape
+        kept = length if samples is None else min(length, -(-whole("samples", samples) // chains))
+        # the same times in every chain, so that what is left are still chains
+        time = np.linspace(0, length - 1, kept).round().astype(np.int32)
+        ids = np.add.outer(np.arange(chains, dtype=np.int32) * length, time)
+        values = np.asarray(evaluate_each(function, self.bare(), jnp.asarray(ids.ravel())))
+        values = values.reshape(chains, kept, *values.shape[1:]).astype(np.float64)
+        return np.asarray(values.mean((0, 1))), mcse(values)
+
+    def to_arviz(self) -> Any:
+        """The draws as ArviZ has them: a ``DataTree`` with ``posterior`` and ``sample_stats``.
+
+        Parameters go by the names of ``model.summary()``, what the sampler reports about every
+        draw by ArviZ's names (``diverging``, ``energy``, ``lp``, …); weighted draws have their
+        ``log_weights`` in ``sample_stats``.
+
+        Example:
+            >>> import numpy as np
+            >>> import posterax as px
+            >>> x = np.linspace(-1, 1, 16)[:, None].astype("float32")
+            >>> model = px.Model(
+            ...     px.networks.MLP(1, 1, (), key=0),
+            ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.3),
+            ... )
+            >>> posterior = px.fit(model, (x, x[:, 0]), px.NUTS(warmup=50), steps=8, key=0)
+            >>> tree = posterior.to_arviz()
+            >>> dict(tree.posterior["network.layers.0.weight"].sizes)["draw"]
+            8
+            >>> "energy" in tree.sample_stats
+            True
+        """
+        import arviz_base
+
+        from .._version import __version__
+
+        stats = {} if self.stats is None else named_leaves(self.stats)
+        if self.log_weights is not None:
+            stats["log_weights"] = self.log_weights
+        groups = {"posterior": named_leaves(self.draws), "sample_stats": stats}
+        about = {"inference_library": "posterax", "inference_library_version": __version__}
+        return arviz_base.from_dict(
+            {
+                # a slash would be a group of its own
+                group: {name.replace("/", "."): plain(a) for name, a in leaves.items()}
+                for group, leaves in groups.items()
+                if leaves
+            },
+            attrs={"posterior": about},
+        )
+
 
 class Point(Posterior):
     """A point estimate seen as a posterior: all mass on one set of parameters."""
 
+    centred: ClassVar[bool] = True
+
     point: Parameters
+    path: Any = None  # the way there, where the method tells it (annealing)
 
     def particles(self, key: jax.Array, samples: int | None) -> Particles:
         # every sample would be the same network again

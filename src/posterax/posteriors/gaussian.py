@@ -1,7 +1,7 @@
 """The mean-field Gaussian posterior of variational inference."""
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -12,6 +12,7 @@ from .._special import softplus
 from ..model import Parameters
 from ..networks import shared
 from ..predictive import Particles
+from ..priors.base import LOG_2PI
 from .base import Posterior, map_samples
 
 
@@ -28,6 +29,8 @@ class MeanFieldGaussian(Posterior):
     ``mu`` and ``rho`` are trees like the model's parameters; ``rho`` is ``None`` where a weight is
     a point.
     """
+
+    centred: ClassVar[bool] = True
 
     mu: Parameters
     rho: Parameters
@@ -88,6 +91,19 @@ class MeanFieldGaussian(Posterior):
 
     def moments(self) -> tuple[Parameters, Parameters]:
         return self.mu, self.sigma()
+
+    def log_prob(self, parameters: Parameters) -> jax.Array:
+        """Σᵢ log N(wᵢ | μᵢ, σᵢ²) over all parameters that are not points."""
+
+        def one(mu: jax.Array, rho: jax.Array | None, w: jax.Array) -> Any:
+            if rho is None:
+                return 0.0
+            sigma = softplus(rho)
+            each = -0.5 * jnp.square((w - mu) / sigma) - jnp.log(sigma) - 0.5 * LOG_2PI
+            return jnp.sum(each)
+
+        terms = jax.tree.map(one, self.mu, self.rho, parameters)
+        return jax.tree.reduce(jnp.add, terms)
 
 
 @partial(jax.jit, static_argnums=1)

@@ -76,6 +76,13 @@ class GaussianMixture(Posterior):
         std = jax.tree.map(lambda m, v: jnp.sqrt(jnp.var(m, 0) + v), self.mu, within)
         return mean, std
 
+    def log_prob(self, parameters: Parameters) -> jax.Array:
+        """log (1/M) Σₘ ∏ᵢ N(wᵢ | μₘᵢ, σₘᵢ²)."""
+        each = jax.lax.map(
+            lambda index: self.component(index).log_prob(parameters), jnp.arange(self.members)
+        )
+        return jax.nn.logsumexp(each) - np.log(self.members)
+
     def as_prior(self) -> PerWeight:
         raise ValueError(
             f"GaussianMixture has {self.members} components at different modes, which no single "

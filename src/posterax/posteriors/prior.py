@@ -21,6 +21,10 @@ class PriorPosterior(Posterior):
     def parameters(self, identity: Any) -> Parameters:
         return self.model.sample_prior(identity)
 
+    def log_prob(self, parameters: Parameters) -> jax.Array:
+        """log p(w)."""
+        return self.model.log_prior(parameters)
+
     def moments(self) -> tuple[Parameters, Parameters]:
         raise ValueError("the prior before data has no moments to start or go on from")
 

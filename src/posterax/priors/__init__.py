@@ -8,6 +8,7 @@ distribution of ``numpyro.distributions`` is accepted in their place.
 
 from .base import Prior, is_prior
 from .convert import FromDistribution, as_prior
+from .grid import Grid, is_grid
 from .hierarchical import Hierarchical
 from .partial import Flat, Trained, is_flat
 from .simple import Gaussian, Laplace, ScaleMixture
@@ -18,6 +19,7 @@ __all__ = [
     "Flat",
     "FromDistribution",
     "Gaussian",
+    "Grid",
     "Hierarchical",
     "Laplace",
     "PerWeight",
@@ -26,5 +28,6 @@ __all__ = [
     "Trained",
     "as_prior",
     "is_flat",
+    "is_grid",
     "is_prior",
 ]

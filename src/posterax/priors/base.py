@@ -1,11 +1,14 @@
 """What a prior knows; every prior of this package is one."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
+import jax.tree_util as jtu
 import numpy as np
+
+from .._tree import path_name
 
 LOG_2PI = float(np.log(2 * np.pi))
 
@@ -27,6 +30,8 @@ def number(name: str, value: Any) -> np.ndarray:
 class Prior(eqx.Module):
     """What a prior knows: its log density, its draws, and where it can its KL from a Gaussian."""
 
+    discrete: ClassVar[bool] = False  # probabilities in the place of a density
+
     def log_prob(self, w: jax.Array) -> jax.Array:
         """log p(w), an array whose sum is the log density."""
         raise NotImplementedError
@@ -43,9 +48,15 @@ class Prior(eqx.Module):
         """The standard deviation, where it is known."""
         return None
 
-    def resolve(self, params: Any, fan_in: Callable[[tuple[int, ...]], int]) -> Any:
-        """A tree like ``params`` with one prior at every array."""
-        return jax.tree.map(lambda w: self.for_shape(w.shape, fan_in), params)
+    def resolve(self, params: Any, fan_in: Callable[[tuple[int, ...], str], int]) -> Any:
+        """A tree like ``params`` with one prior at every array; ``fan_in`` is of shape and name."""
+        return jtu.tree_map_with_path(
+            lambda path, w: self.for_weight(path_name(path), w, fan_in), params
+        )
+
+    def for_weight(self, name: str, w: jax.Array, fan_in: Callable[..., int]) -> "Prior":
+        """The prior of one array, by its name and values."""
+        return self.for_shape(w.shape, lambda shape: fan_in(shape, name))
 
     def for_shape(self, shape: tuple[int, ...], fan_in: Callable[..., int]) -> "Prior":
         """The prior of one array; only fan-in scaling looks at the shape."""

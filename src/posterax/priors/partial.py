@@ -1,11 +1,13 @@
 r"""Weights without a posterior, and weights whose prior is what an earlier training found."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from .base import Prior, positive
+from .simple import Gaussian
 
 
 class Flat(Prior):
@@ -35,7 +37,8 @@ class Trained(Prior):
 
     For a network that was trained before: its weights are the centre, and each may move in
     proportion to its size (empirical Bayes, as in MOPED). ``px.BayesByBackprop(initial_rho=
-    "prior")`` starts from there, means and deviations alike.
+    "prior")`` starts from there, means and deviations alike. In a
+    [`ByPart`][posterax.priors.ByPart] it is the prior of some weights only.
 
     Args:
         relative: deviation of a weight, as a share of its size.
@@ -65,6 +68,9 @@ class Trained(Prior):
         return jax.tree.map(
             lambda w: jnp.maximum(self.relative * jnp.abs(w), self.least).astype(w.dtype), params
         )
+
+    def for_weight(self, name: str, w: jax.Array, fan_in: Callable[..., int]) -> Prior:
+        return Gaussian(self.deviations(w), w)
 
 
 def is_flat(prior: Any) -> bool:

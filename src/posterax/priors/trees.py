@@ -41,7 +41,7 @@ class ByPart(Prior):
         self.parts = tuple((pattern, as_prior(prior)) for pattern, prior in parts.items())
         self.default = as_prior(Gaussian(1.0) if default is None else default)
 
-    def resolve(self, params: Any, fan_in: Callable[[tuple[int, ...]], int]) -> Any:
+    def resolve(self, params: Any, fan_in: Callable[[tuple[int, ...], str], int]) -> Any:
         used: set[int] = set()
 
         def choose(path: Any, w: jax.Array) -> Prior:
@@ -49,8 +49,8 @@ class ByPart(Prior):
             for i, (pattern, prior) in enumerate(self.parts):
                 if pattern(name, w) if callable(pattern) else matches(name, pattern):
                     used.add(i)
-                    return prior.for_shape(w.shape, fan_in)
-            return self.default.for_shape(w.shape, fan_in)
+                    return prior.for_weight(name, w, fan_in)
+            return self.default.for_weight(name, w, fan_in)
 
         tree = jtu.tree_map_with_path(choose, params)
         idle = [str(pattern) for i, (pattern, _) in enumerate(self.parts) if i not in used]
@@ -75,7 +75,7 @@ class PerWeight(Prior):
     loc: Any
     scale: Any
 
-    def resolve(self, params: Any, fan_in: Callable[[tuple[int, ...]], int]) -> Any:
+    def resolve(self, params: Any, fan_in: Callable[[tuple[int, ...], str], int]) -> Any:
         if not same_structure(params, self.loc.network):
             raise ValueError(
                 "prior: this posterior's weights have another tree than the network's; "

@@ -1,0 +1,107 @@
+"""What a network knows; every network of this package is one, or becomes one."""
+
+import hashlib
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._tree import named_leaves
+from ..data import shuffle
+from .footprint import footprint
+
+
+class Network(eqx.Module):
+    """A network in posterax's form: initial parameters, state, and a pure batched ``apply``."""
+
+    params: Any
+    state: Any
+
+    def apply(
+        self, params: Any, state: Any, x: Any, key: jax.Array | None, training: bool
+    ) -> tuple[Any, Any]:
+        """Outputs for a batch, and the state after it (running averages and the like)."""
+        raise NotImplementedError
+
+    def init(self, key: jax.Array) -> Any:
+        """A fresh start: the entries of every array in a new random order.
+
+        An initialiser that draws entries independently gives, permuted, another of its draws;
+        constants (zero biases, unit scales) stay. So any network can be started anew without
+        its constructor.
+        """
+        leaves, treedef = jax.tree.flatten(self.params)
+        keys = jax.random.split(key, max(len(leaves), 1))
+        fresh = [
+            # no sort: it takes long to compile
+            leaf.reshape(-1)[shuffle(jnp.arange(leaf.size), leaf.size, k)].reshape(leaf.shape)
+            for k, leaf in zip(keys, leaves, strict=False)
+        ]
+        return jax.tree.unflatten(treedef, fresh)
+
+    def fan_in(self, shape: tuple[int, ...], name: str = "") -> int:
+        """Inputs that feed one unit of the weight of this shape and name; 1 for a bias.
+
+        Weights are outputs first, (out, in, …), unless a library has it otherwise.
+        """
+        return outputs_first(shape)
+
+    def fingerprint(self, *, widths: bool = False) -> str:
+        """A hash of names, shapes and kinds of all parameters and state.
+
+        Args:
+            widths: tell float32 from float64 as well, as files once did and a resumed fit must.
+        """
+        lines = [
+            # names as they were when the first files were written
+            f"{name.removesuffix('.value')} {tuple(leaf.shape)} "
+            f"{leaf.dtype if widths else _kind(leaf.dtype)}"
+            for name, leaf in named_leaves((self.params, self.state)).items()
+        ]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+    def frozen(self) -> Any:
+        """The weights that are no parameters and stay as they are: a tree, or trees."""
+        return ()
+
+    def check_inputs(self, x: Any) -> None:
+        """Refuse values of a batch that the network has no place for (unknown tokens)."""
+
+    def rebuild(self, params: Any, state: Any) -> Any:
+        """With these parameters and state, the network in the form in which it was given."""
+        return eqx.tree_at(lambda n: (n.params, n.state), self, (params, state))
+
+    def output_shape(self, x: Any) -> tuple[int, ...]:
+        """The shape of the outputs for a batch like ``x``, without computing them."""
+        return footprint(self, x).output
+
+
+def outputs_first(shape: tuple[int, ...]) -> int:
+    """The fan-in of a weight (out, in, …)."""
+    return int(np.prod(shape[1:])) if len(shape) > 1 else 1
+
+
+def outputs_last(shape: tuple[int, ...]) -> int:
+    """The fan-in of a weight (…, in, out)."""
+    return int(np.prod(shape[:-1])) if len(shape) > 1 else 1
+
+
+def _kind(dtype: Any) -> str:
+    kinds = {"float": jnp.inexact, "int": jnp.integer}
+    return next((k for k, kind in kinds.items() if jnp.issubdtype(dtype, kind)), str(dtype))
+
+
+def module_of(network: Network) -> Any:
+    """The Equinox module inside a network, its arrays left out, or ``None``.
+
+    Example:
+        >>> import posterax as px
+        >>> from posterax.networks import as_network
+        >>> from posterax.networks.base import module_of
+        >>> module_of(as_network(px.networks.MLP(2, 1, (4,), key=0))).in_size
+        2
+    """
+    inner = getattr(network, "network", None)  # of a network that wraps another
+    return getattr(network, "static", None) if inner is None else module_of(inner)

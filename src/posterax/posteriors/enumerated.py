@@ -1,0 +1,215 @@
+r"""The exact posterior of weights on a grid: a probability for each of finitely many states.
+
+A state is known by a number, whose digits say which value each weight has (mixed radix: a weight
+with k values is a digit of base k). The first weight is the fastest digit.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._keys import KeyLike
+from ..data import bucket
+from ..model import Model, Parameters
+from ..predictive import Particles
+from ..priors import Grid, PerWeight, is_prior
+from .base import Posterior
+
+NEGLIGIBLE = 1e-12  # of the probability may be left out of sums over states
+MOST = 4096  # states that a prediction averages over; beyond, draws
+BLOCK = 1024  # states at once in an expectation
+
+
+class Place(NamedTuple):
+    """Where an array of weights has its digits within the number of a state."""
+
+    grid: Grid
+    like: jax.Array
+    strides: np.ndarray  # shaped like the array
+
+
+def places(model: Model) -> Iterator[Place]:
+    """Every array of the parameters, in order, with its grid and its digits' strides."""
+    stride = 1
+    grids = jax.tree.leaves(model.priors, is_leaf=is_prior)
+    for grid, like in zip(grids, jax.tree.leaves(model.parameters), strict=True):
+        strides = [stride * len(grid) ** i for i in range(like.size)]
+        yield Place(grid, like, np.asarray(strides, np.int32).reshape(like.shape))
+        stride *= len(grid) ** like.size
+
+
+def decode(model: Model, number: jax.Array) -> Parameters:
+    """The parameters of the state with this number."""
+    treedef = jax.tree.structure(model.priors, is_leaf=is_prior)
+    return jax.tree.unflatten(
+        treedef,
+        [
+            place.grid.value(number // place.strides % len(place.grid), place.like.dtype)
+            for place in places(model)
+        ],
+    )
+
+
+def encode(model: Model, parameters: Parameters) -> tuple[jax.Array, jax.Array]:
+    """The number of the state nearest to these parameters, and whether they are on the grid."""
+    number, inside = jnp.zeros((), jnp.int32), jnp.ones((), bool)
+    for place, w in zip(places(model), jax.tree.leaves(parameters), strict=True):
+        number += jnp.sum(place.grid.index(w) * place.strides, dtype=jnp.int32)
+        inside &= jnp.all(place.grid.contains(w))
+    return number, inside
+
+
+class Enumerated(Posterior):
+    r"""p(s | D) of every state s, exact; made by ``px.Enumeration``.
+
+    ``log_probs`` has one entry for each state. Predictions average over all states with their
+    probabilities, without those whose probabilities sum to less than 1e-12; where that leaves
+    more than 4096 states, over 4096 draws that follow the distribution evenly (systematic
+    sampling). ``expectation``, ``moments`` and ``marginals`` are exact however many there are.
+    """
+
+    log_probs: Any
+
+    def particles(self, key: jax.Array, samples: int | None) -> Particles:
+        if samples is not None:
+            return Particles(_draw(self.log_probs, key, samples), jnp.full((samples,), 1 / samples))
+        numbers, probs = self.likely()
+        if len(numbers) <= MOST:
+            return Particles(jnp.asarray(numbers), jnp.asarray(probs))
+        ladder = np.cumsum(self._probs())
+        u = (np.arange(MOST) + float(jax.random.uniform(key))) / MOST
+        evenly = np.searchsorted(ladder, u * ladder[-1], side="right").astype(np.int32)
+        return Particles(jnp.asarray(evenly), jnp.full((MOST,), 1 / MOST))
+
+    def parameters(self, identity: Any) -> Parameters:
+        return decode(self.model, identity)
+
+    def _probs(self) -> np.ndarray:
+        return np.exp(np.asarray(self.log_probs, np.float64))
+
+    def likely(self) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers and probabilities of all states that matter, the most probable first."""
+        probs = self._probs()
+        order = np.argsort(-probs, kind="stable")
+        left = 1 - np.cumsum(probs[order] / probs.sum())
+        count = min(int(np.searchsorted(-left, -NEGLIGIBLE)) + 1, int(np.sum(probs > 0)))
+        kept = probs[order[:count]]
+        return order[:count].astype(np.int32), kept / kept.sum()
+
+    def log_prob(self, parameters: Parameters) -> jax.Array:
+        """log p(s | D) of the state with these parameters; −∞ off the grid."""
+        number, inside = encode(self.model, parameters)
+        return jnp.where(inside, jnp.asarray(self.log_probs)[number], -jnp.inf)
+
+    def expectation(
+        self, function: Callable[[Parameters], Any], *, samples: int | None = None, key: KeyLike = 0
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """E[F(w) | D], the sum over all states: its standard error is 0.
+
+        Args:
+            function: F, from parameters to an array.
+            samples: estimate it from so many draws instead, as from any posterior.
+            key: an int or a JAX key, for ``samples``.
+        """
+        if samples is not None:
+            return super().expectation(function, samples=samples, key=key)
+        numbers, probs = self.likely()
+        # sizes are shared by similar posteriors; what is added weighs nothing
+        more = (0, bucket(len(numbers)) - len(numbers))
+        numbers, probs = np.pad(numbers, more, mode="edge"), np.pad(probs, more)
+        found = np.asarray(_sum(function, self.bare(), jnp.asarray(numbers), jnp.asarray(probs)))
+        return found, np.zeros_like(found)
+
+    def marginals(self) -> Parameters:
+        """For each weight the probabilities of its values, on a last axis, in the grid's order.
+
+        Example:
+            >>> import numpy as np
+            >>> import posterax as px
+            >>> x = np.array([[1.0], [2.0]], "float32")
+            >>> line = ({"slope": np.zeros((1, 1), "float32")}, lambda p, x: x @ p["slope"])
+            >>> model = px.Model(line, px.priors.Grid([-1, 1]), px.likelihoods.Gaussian(1.0))
+            >>> posterior = px.fit(model, (x, x[:, 0]), px.Enumeration())
+            >>> posterior.marginals().network["slope"].shape
+            (1, 1, 2)
+        """
+        # compiled programs ask for moments too, of arrays that have no numbers yet
+        traced = isinstance(self.log_probs, jax.core.Tracer)
+        probs: Any = jnp.exp(self.log_probs) if traced else self._probs()
+        probs = probs / probs.sum()
+        found = []
+        for grid, like, strides in places(self.model):
+            each = [
+                probs.reshape(-1, len(grid), int(stride)).sum(2).sum(0)
+                for stride in strides.ravel()
+            ]
+            shape = (*like.shape, len(grid))
+            found.append(jnp.asarray(jnp.stack(each), like.dtype).reshape(shape))
+        treedef = jax.tree.structure(self.model.priors, is_leaf=is_prior)
+        return jax.tree.unflatten(treedef, found)
+
+    def moments(self) -> tuple[Parameters, Parameters]:
+        def one(grid: Grid, probs: jax.Array) -> tuple[jax.Array, jax.Array]:
+            values = jnp.asarray(grid.values, probs.dtype)
+            mean = probs @ values
+            return mean, jnp.sqrt(jnp.sum(probs * jnp.square(values - mean[..., None]), -1))
+
+        grids, treedef = jax.tree.flatten(self.model.priors, is_leaf=is_prior)
+        both = [one(*pair) for pair in zip(grids, jax.tree.leaves(self.marginals()), strict=True)]
+        mean, std = zip(*both, strict=True)
+        return jax.tree.unflatten(treedef, mean), jax.tree.unflatten(treedef, std)
+
+    def as_prior(self) -> PerWeight:
+        raise ValueError(
+            "Enumerated: weights on a grid are not Gaussian, so this posterior is no prior for "
+            "the next data: fit all data together, or read posterior.marginals()"
+        )
+
+
+@partial(jax.jit, static_argnums=2)
+def _draw(log_probs: jax.Array, key: jax.Array, samples: int) -> jax.Array:
+    """Numbers of states by their probabilities; a row of them first, then one in the row.
+
+    One sum over all states would end in steps that float32 cannot tell from nothing.
+    """
+    states = len(log_probs)
+    width = 2 ** (states.bit_length() // 2)
+    padded = jnp.pad(log_probs, (0, -states % width), constant_values=-jnp.inf)
+    table = jnp.exp(padded).reshape(-1, width)
+    rows = jnp.sum(table, axis=1)
+
+    def pick(probs: jax.Array, u: jax.Array) -> jax.Array:
+        ladder = jnp.cumsum(probs)
+        below = jnp.nextafter(ladder[-1], jnp.zeros((), ladder.dtype))
+        return jnp.searchsorted(ladder, jnp.minimum(u * ladder[-1], below), side="right")
+
+    def one(u: jax.Array) -> jax.Array:
+        row = pick(rows, u[0])
+        return (row * width + pick(table[row], u[1])).astype(jnp.int32)
+
+    u = jax.random.uniform(key, (samples, 2), table.dtype)
+    return jax.lax.map(one, u, batch_size=min(BLOCK, samples))
+
+
+@eqx.filter_jit
+def _sum(function: Any, posterior: Posterior, numbers: jax.Array, probs: jax.Array) -> Any:
+    """Σ p F(w) over states, a block of them at a time."""
+    block = min(BLOCK, len(numbers))
+    blocks = -(-len(numbers) // block)
+    more = (0, blocks * block - len(numbers))
+    numbers, probs = jnp.pad(numbers, more, mode="edge"), jnp.pad(probs, more)
+
+    def add(total: jax.Array, part: Any) -> tuple[jax.Array, None]:
+        ids, weights = part
+        values = jax.vmap(lambda i: jnp.asarray(function(posterior.parameters(i))))(ids)
+        return total + jnp.tensordot(weights, values.astype(total.dtype), axes=1), None
+
+    like = jax.eval_shape(lambda i: jnp.asarray(function(posterior.parameters(i))), numbers[0])
+    total = jnp.zeros(like.shape, jnp.promote_types(like.dtype, probs.dtype))
+    parts = (numbers.reshape(blocks, block), probs.reshape(blocks, block))
+    return jax.lax.scan(add, total, parts)[0]
