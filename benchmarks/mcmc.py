@@ -31,11 +31,11 @@ LIMIT = 1.05  # of R-hat
 BASE = "NumPyro NUTS"
 # name: (function, warm-up or None for the method's own, draws per chain)
 CONTENDERS: dict[str, tuple[str, int | None, int]] = {
-    "posterax MCLMC": ("mclmc", None, 2000),
-    BASE: ("numpyro", 500, 500),
-    "posterax MCLMC adjusted": ("mclmc_adjusted", None, 1000),
-    "posterax NUTS": ("nuts", 500, 500),
-    "posterax HMC": ("hmc", 500, 500),
+    "posterax MCLMC": ("mclmc", None, 5000),
+    BASE: ("numpyro", 500, 1500),
+    "posterax MCLMC adjusted": ("mclmc_adjusted", None, 3000),
+    "posterax NUTS": ("nuts", 500, 1500),
+    "posterax HMC": ("hmc", 500, 1500),
     "Pyro NUTS": ("pyro", 100, 1000),
 }
 REPEATED = ("posterax MCLMC", BASE)
@@ -246,6 +246,7 @@ def measure(name: str, seed: int, peers: str, limit: float) -> dict[str, Any]:
         "mean_deviation": float(values.std((0, 1)).mean()),
     }
     row["ess_per_second"] = row["least_ess"] / row["seconds"]
+    row["ess_per_processor_second"] = row["least_ess"] / row["processor_seconds"]
     row["counts"] = row["rhat"] <= LIMIT
     return row
 
@@ -267,13 +268,16 @@ def main() -> None:
     parser.add_argument("--worker", choices=tuple(CONTENDERS))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--peers", default=str(ROOT / ".cache/peers/bin/python"))
-    parser.add_argument("--seeds", type=int, default=3, help="of the two that are compared")
+    parser.add_argument("--seeds", type=int, default=2, help="of the two that are compared")
     parser.add_argument("--only", nargs="*", default=tuple(CONTENDERS))
     parser.add_argument("--limit", type=float, default=180.0, help="seconds for Pyro")
     parser.add_argument("out", nargs="?", default=str(ROOT / "benchmarks/results/mcmc.json"))
     options = parser.parse_args()
     if options.worker:
         work(options.worker, options.seed, options.out)
+        return
+    if not os.environ.get("POSTERAX_DATA"):
+        print("skipped: POSTERAX_DATA does not name the directory that holds uci/*.npz")
         return
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in options.only}
     for seed in range(options.seeds):

@@ -100,8 +100,8 @@ def test_hmc_nuts_and_adjusted_mclmc_agree_in_function_space():
     model, data = curve()
     x = jnp.linspace(-1.2, 1.2, 5)[:, None]
     methods = {
-        "hmc": (px.HMC(chains=8, warmup=400, leapfrog_steps=24), 2000),
-        "nuts": (px.NUTS(chains=8, warmup=400, max_doublings=6), 1000),
+        "hmc": (px.HMC(chains=8, warmup=400, leapfrog_steps=24, target_acceptance=0.95), 2000),
+        "nuts": (px.NUTS(chains=8, warmup=400, max_doublings=6, target_acceptance=0.95), 1000),
         "mclmc": (px.MCLMC(chains=8, adjusted=True), 3000),
     }
     found = {}

@@ -2,7 +2,7 @@ r"""How microcanonical chains come to their start, metric, momentum length and s
 
 First a network is trained for every chain; then the chains run, unadjusted, while three things
 adapt: the metric M⁻¹ = diag(Var w), the length L = √d in its units, and the step size ε by the
-law that the energy error grows as E[ΔE²] ∝ ε⁶ (Robnik et al. 2023, section 5; Bou-Rabee and
+law that the energy error grows as E[ΔE²] ∝ ε⁶ (Robnik et al. 2023; Bou-Rabee and
 Sanz-Serna 2018). Unlike blackjax's tuner, which is one call, this goes step by step.
 """
 
