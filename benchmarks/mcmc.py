@@ -31,7 +31,7 @@ LIMIT = 1.05  # of R-hat
 BASE = "NumPyro NUTS"
 # name: (function, warm-up or None for the method's own, draws per chain)
 CONTENDERS: dict[str, tuple[str, int | None, int]] = {
-    "posterax MCLMC": ("mclmc", None, 5000),
+    "posterax MCLMC": ("mclmc", None, 8000),
     BASE: ("numpyro", 500, 1500),
     "posterax MCLMC adjusted": ("mclmc_adjusted", None, 3000),
     "posterax NUTS": ("nuts", 500, 1500),

@@ -9,6 +9,9 @@ import argparse
 import json
 import os
 import platform
+import subprocess
+import sys
+import tempfile
 import time
 import warnings
 from pathlib import Path
@@ -16,14 +19,13 @@ from typing import Any
 
 import jax
 import numpy as np
-from joblib import Parallel, delayed
 
 import posterax as px
 from benchmarks.tabular import SPLITS, Table, tables
 
 RESULTS = Path(__file__).parent / "results"
 SETS = ("Boston", "concrete", "yacht")
-STUDY_SPLITS = 3
+STUDY_SPLITS = 1
 # Lakshminarayanan, Pritzel and Blundell 2017, table 1: test log likelihood of deep ensembles
 ENSEMBLES = {"Boston": -2.41, "concrete": -3.06, "yacht": -1.18}
 PRIORS = {
@@ -36,12 +38,15 @@ LIKELIHOODS = {
     "Gaussian, predicted": (2, lambda: px.likelihoods.Gaussian(noise="predicted")),
     "Student t, learned": (1, lambda: px.likelihoods.StudentT(noise="learned", initial=0.3)),
 }
-ACTIVATIONS = ("tanh", "silu")
+SIZE = {"study": (4, 150), "final": (8, 250)}  # chains, draws of each
+PATIENCE = 600.0  # seconds after which no further process is begun
 
 
-def score(table: Table, rows: tuple[Any, Any], setting: tuple[str, ...], seed: int) -> dict:
+def score(
+    table: Table, rows: tuple[Any, Any], setting: tuple[str, ...], seed: int, what: str
+) -> dict:
     """RMSE, mean test log likelihood, coverage and chain agreement of one fit."""
-    prior, likelihood, activation = setting
+    (prior, likelihood), (chains, draws) = setting, SIZE[what]
     train, test = rows
     x, y = table.x, table.y
     mean, std = x[train].mean(0), x[train].std(0)
@@ -49,13 +54,13 @@ def score(table: Table, rows: tuple[Any, Any], setting: tuple[str, ...], seed: i
     inputs = ((x - mean) / scale).astype("float32")
     shift, unit = y[train].mean(), y[train].std()
     outputs, make = LIKELIHOODS[likelihood]
-    network = px.networks.MLP(x.shape[1], outputs, (50,), activation=activation, key=seed)
+    network = px.networks.MLP(x.shape[1], outputs, (50,), activation="tanh", key=seed)
     model = px.Model(network, PRIORS[prior](), make())
     data = (inputs[train], ((y[train] - shift) / unit).astype("float32"))
     began = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        posterior = px.fit(model, data, px.MCLMC(chains=8), steps=250, key=seed, progress=False)
+        posterior = px.fit(model, data, px.MCLMC(chains), steps=draws, key=seed)
     seconds = time.perf_counter() - began
     predictive = posterior.predict(inputs[test]).in_units(shift, unit)
     low, high = predictive.interval(0.9)
@@ -73,14 +78,53 @@ def score(table: Table, rows: tuple[Any, Any], setting: tuple[str, ...], seed: i
 def about() -> dict[str, Any]:
     """Where the figures come from."""
     return {
-        "machine": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version(),
-        "jax": jax.__version__, "posterax": px.__version__, "backend": jax.default_backend(),
+        "device": str(jax.devices()[0].device_kind), "cores": os.cpu_count(),
+        "jax": jax.__version__, "python": platform.python_version(), "posterax": px.__version__,
+        "method": repr(px.MCLMC()), "chains and draws": SIZE,
     }  # fmt: skip
 
 
-def run(tasks: list[tuple], jobs: int) -> list[dict]:
-    """All tasks, a process each at a time."""
-    return Parallel(n_jobs=jobs, batch_size=1, verbose=5)(delayed(score)(*t) for t in tasks)
+def work(name: str, setting: tuple[str, ...], what: str, folder: str) -> None:
+    """All splits of one set with one setting, in this process: they share compiled programs."""
+    table = next(table for table in tables() if table.name == name)
+    for split in range(STUDY_SPLITS if what == "study" else SPLITS):
+        rows = table.validation(split) if what == "study" else table.splits[split]
+        outcome = score(table, rows, setting, split, what)
+        file = Path(folder) / f"{what}-{name}-{'-'.join(setting)}-{split}.json"
+        file.write_text(json.dumps(outcome))  # at once: a run that is cut off keeps what it has
+
+
+def run(what: str, settings: list[tuple[str, ...]], jobs: int) -> list[dict]:
+    """The outcomes of all sets with all settings, a process each at a time."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        waiting = [(name, setting) for setting in settings for name in SETS]
+        running: list[subprocess.Popen] = []
+        while waiting or running:
+            running = [process for process in running if process.poll() is None]
+            while waiting and len(running) < jobs and time.monotonic() - began < PATIENCE:
+                name, setting = waiting.pop(0)
+                code = (
+                    f"from benchmarks import uci_sampler as u; u.work{name, setting, what, folder}"
+                )
+                running.append(subprocess.Popen([sys.executable, "-c", code]))
+            if waiting and not running:
+                print(f"{len(waiting)} of {len(settings) * len(SETS)} left out for want of time")
+                break
+            time.sleep(0.2)
+        return [json.loads(file.read_text()) for file in sorted(Path(folder).iterdir())]
+
+
+def choose(rows: list[dict]) -> list[str]:
+    """The setting with the best mean over sets of the gain on deep ensembles' published figure."""
+    gains: dict[tuple[str, ...], list[float]] = {}
+    for row in rows:
+        gain = row["log_likelihood"] - ENSEMBLES[row["set"]]
+        gains.setdefault(tuple(row["setting"]), []).append(gain)
+    whole = {s: np.mean(g) for s, g in gains.items() if len(g) == STUDY_SPLITS * len(SETS)}
+    for setting, value in sorted(whole.items(), key=lambda item: -item[1]):
+        print(f"{value:+.3f}  {', '.join(setting)}")
+    return list(max(whole, key=lambda s: whole[s]))
 
 
 def main() -> None:
@@ -89,39 +133,22 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
-    found = [table for table in tables() if table.name in SETS]
-    settings = [(p, q, a) for p in PRIORS for q in LIKELIHOODS for a in ACTIVATIONS]
+    study = options.out / "uci-sampler-study.json"
     if options.what == "study":
-        tasks = [
-            (table, table.validation(split), setting, split)
-            for setting in settings for table in found for split in range(STUDY_SPLITS)
-        ]  # fmt: skip
-    else:
-        study = json.loads((RESULTS / "uci-sampler-study.json").read_text())
-        tasks = [
-            (table, table.splits[split], tuple(study["chosen"]), split)
-            for table in found for split in range(SPLITS)
-        ]  # fmt: skip
-    rows = run(tasks, options.jobs)
-    outcome: dict[str, Any] = {"about": about(), "rows": rows}
-    if options.what == "study":
-        # the mean over sets of the gain over deep ensembles' published figure, on validation rows
-        gain = {
-            setting: np.mean([r["log_likelihood"] - ENSEMBLES[r["set"]] for r in rows
-                              if tuple(r["setting"]) == setting])
-            for setting in settings
-        }  # fmt: skip
-        outcome["chosen"] = list(max(gain, key=lambda s: gain[s]))
-        for setting, value in sorted(gain.items(), key=lambda item: -item[1]):
-            print(f"{value:+.3f}  {', '.join(setting)}")
+        rows = run("study", [(p, q) for p in PRIORS for q in LIKELIHOODS], options.jobs)
+        options.out.mkdir(parents=True, exist_ok=True)
+        outcome = {"about": about(), "rows": rows, "chosen": choose(rows)}
+        study.write_text(json.dumps(outcome, indent=1) + "\n")
+        return
+    chosen = json.loads(study.read_text())["chosen"]
+    rows = run("final", [tuple(chosen)], options.jobs)
     for name in SETS:
-        mine = [r for r in rows if r["set"] == name]
-        if options.what == "final":
-            mean = {k: np.mean([r[k] for r in mine]) for k in ("rmse", "log_likelihood", "rhat")}
-            print(name, {k: round(float(v), 3) for k, v in mean.items()}, ENSEMBLES[name])
-    file = "uci-sampler-study.json" if options.what == "study" else "uci-sampler.json"
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / file).write_text(json.dumps(outcome, indent=1) + "\n")
+        mine = [row for row in rows if row["set"] == name]
+        keys = ("rmse", "log_likelihood", "coverage", "rhat", "seconds")
+        mean = {key: round(float(np.mean([row[key] for row in mine])), 3) for key in keys}
+        print(f"{name}: {mean}; deep ensembles {ENSEMBLES[name]}")
+    outcome = {"about": about(), "chosen": chosen, "rows": rows}
+    (options.out / "uci-sampler.json").write_text(json.dumps(outcome, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from .chains import ENOUGH, ChainPhase
 LOST = 1000.0  # an energy error, in nats, after which a chain goes back
 MOST_BETWEEN = 1000  # integrator steps of a draw
 MEMORY = 150.0  # steps over which the energy error is averaged
+SMALLEST = 1e-5  # step, in units of the metric
 TRUST = 1.5  # how far, in log ε, an energy error still says something about its scale
 
 
@@ -50,17 +51,12 @@ class StepSearch(NamedTuple):
         decay = (MEMORY - 1) / (MEMORY + 1)
         scale = decay * self.scale + trust * ratio / self.step_size**6
         weight = decay * self.weight + trust
-        largest = jnp.where(back, 0.8 * self.step_size, self.largest)
+        largest = jnp.where(back, jnp.maximum(0.8 * self.step_size, SMALLEST), self.largest)
         found = (scale / jnp.where(weight > 0, weight, 1)) ** (-1 / 6)
-        new = jnp.minimum(jnp.where(weight > 0, found, largest), largest)
-        return StepSearch(
-            new,
-            scale,
-            weight,
-            largest,
-            self.log_sum + average * jnp.log(new),
-            self.averaged + average,
-        )
+        # ε⁻⁶ is a number of the precision only down to a smallest ε
+        new = jnp.clip(jnp.where(weight > 0, found, largest), SMALLEST, largest)
+        log_sum = self.log_sum + average * jnp.log(new)
+        return StepSearch(new, scale, weight, largest, log_sum, self.averaged + average)
 
     def final(self) -> jax.Array:
         """The chains' median, or less for a chain that needs much smaller steps.

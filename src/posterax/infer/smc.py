@@ -230,7 +230,8 @@ class SMC(ChainMethod):
     from the spread between groups. ``fit`` takes neither ``steps`` nor ``epochs``.
 
     A step costs mutation_steps trajectories of all particles on all data: for networks of up to
-    some hundred weights.
+    some hundred weights. For an evidence to a tenth of a nat take about 4,000 particles, or
+    ``target_ess=0.8``.
 
     Args:
         particles: in all groups together.
