@@ -266,7 +266,7 @@ def show(name: str, row: dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--worker", choices=tuple(CONTENDERS))
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="the first")
     parser.add_argument("--peers", default=str(ROOT / ".cache/peers/bin/python"))
     parser.add_argument("--seeds", type=int, default=2, help="of the two that are compared")
     parser.add_argument("--only", nargs="*", default=tuple(CONTENDERS))
@@ -280,9 +280,9 @@ def main() -> None:
         print("skipped: POSTERAX_DATA does not name the directory that holds uci/*.npz")
         return
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in options.only}
-    for seed in range(options.seeds):
+    for seed in range(options.seed, options.seed + options.seeds):
         for name in options.only:
-            if seed == 0 or name in REPEATED:
+            if seed == options.seed or name in REPEATED:
                 row = measure(name, seed, options.peers, options.limit)
                 runs[name].append(row)
                 show(name, row)

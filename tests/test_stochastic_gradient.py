@@ -249,7 +249,7 @@ def test_steps_that_run_away_are_refused_with_what_to_change():
         (lambda: px.SGLD(0.0), "learning_rate must be a finite number above 0"),
         (lambda: px.SGLD(schedule="cosine"), "schedule must be one of 'constant', 'polynomial'"),
         (lambda: px.SGLD(preconditioner="adam"), "preconditioner must be one of 'rmsprop'"),
-        (lambda: px.SGLD(burn_in=1.0), "burn_in must be a fraction of the steps"),
+        (lambda: px.SGLD(burn_in=1.0), "burn_in must lie between 0 and 1"),
         (lambda: px.SGLD(cycles=4), "cycles=4 needs schedule='cyclical'"),
         (lambda: px.SGLD(keep=0), "keep must be a whole number"),
         (lambda: px.SGHMC(friction=1.5), "friction must lie above 0"),

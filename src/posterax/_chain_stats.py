@@ -38,8 +38,9 @@ def mcse(values: Any) -> np.ndarray:
     chains, draws = values.shape[:2]
     if draws < FEWEST:
         means = values.mean(1) if chains > 1 else values[0]
-        degrees = len(means) - 1 if chains > 1 else len(means)
-        return np.sqrt(np.square(means - means.mean(0)).sum(0) / max(degrees, 1) / len(means))
+        if len(means) == 1:  # one number has no spread, which is not to say that it is exact
+            return np.full(values.shape[2:], np.nan)
+        return means.std(0, ddof=1) / np.sqrt(len(means))
     from arviz_stats.base import array_stats
 
     flat = values.reshape(chains, draws, -1)

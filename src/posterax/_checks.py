@@ -34,3 +34,19 @@ def above_zero(name: str, value: Any) -> float:
     if not (number and np.isfinite(value) and value > 0):
         raise ValueError(f"{name} must be a finite number above 0, got {value!r}")
     return float(value)
+
+
+def fraction(name: str, value: Any, *, zero: bool = False) -> float:
+    """A number between 0 and 1, neither of them but 0 where ``zero`` is allowed.
+
+    Example:
+        >>> from posterax._checks import fraction
+        >>> fraction("target_acceptance", 0.8)
+        0.8
+    """
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not (number and (value >= 0 if zero else value > 0) and value < 1):
+        raise ValueError(
+            f"{name} must lie between 0 and 1{' (0 included)' if zero else ''}, got {value!r}"
+        )
+    return float(value)

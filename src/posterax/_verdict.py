@@ -86,7 +86,8 @@ def _divergences(d: "Diagnosis") -> Finding:
         return Finding(f"{many}: too few to matter, unless they grow with the number of steps.")
     return Finding(
         f"{many}: the chains avoid places where the posterior curves strongly, and are biased "
-        "there. Raise target_acceptance (0.95, then 0.99) or take a longer warmup.",
+        f"there. {'Lower energy_error' if d.acceptance is None else 'Raise target_acceptance'} "
+        f"({'tenfold' if d.acceptance is None else '0.95, then 0.99'}) or take a longer warmup.",
         serious=True,
     )
 
@@ -108,8 +109,7 @@ def _agreement(d: "Diagnosis") -> list[Finding]:
     elif value <= NEAR:
         found.append(
             Finding(
-                f"The {what} on the {name} only nearly ({up_to}): run longer "
-                f"(steps={_more(d, space)}).",
+                f"The {what} on the {name} only nearly ({up_to}): {_longer(d, space)}.",
                 serious=True,
             )
         )
@@ -126,9 +126,7 @@ def _agreement(d: "Diagnosis") -> list[Finding]:
         found.append(
             Finding(
                 f"The chains disagree on the predictions ({up_to}): they sit in different modes, "
-                "or were still on their way when the draws began. Take a longer warmup, run "
-                f"longer (steps={_more(d, space)}), or start from "
-                "init=px.fit(…, px.DeepEnsemble()).",
+                f"or were still on their way when the draws began. {_elsewhere(d, space)}.",
                 serious=True,
             )
         )
@@ -169,7 +167,7 @@ def _few_draws(d: "Diagnosis") -> list[Finding]:
     return [
         Finding(
             f"As few as {space.ess:,.0f} effective draws of {d.chains * d.draws:,}: for reliable "
-            f"averages take at least {ESS_PER_CHAIN} a chain (steps={_more(d, space)}).",
+            f"averages take at least {ESS_PER_CHAIN} a chain: {_longer(d, space)}.",
             serious=True,
         )
     ]
@@ -199,6 +197,24 @@ def _depth(d: "Diagnosis") -> list[Finding]:
             "not wrong: raise max_doublings, or take a longer warmup."
         )
     ]
+
+
+# -- advice, in the arguments that the method has
+
+
+def _longer(d: "Diagnosis", space: "Space") -> str:
+    if d.method == "SMC":
+        return "take more particles, or more mutation_steps for each"
+    if d.method in ("SGLD", "SGHMC"):
+        return f"run longer (steps={_more(d, space)}) and keep more draws (keep={2 * d.draws})"
+    return f"run longer (steps={_more(d, space)})"
+
+
+def _elsewhere(d: "Diagnosis", space: "Space") -> str:
+    longer = _longer(d, space)
+    if d.method == "SMC":
+        return longer.capitalize()
+    return f"Take a longer warmup, {longer}, or start from init=px.fit(…, px.DeepEnsemble())"
 
 
 # -- numbers

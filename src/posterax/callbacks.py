@@ -32,7 +32,10 @@ class Event(NamedTuple):
 
 
 class StopFit(Exception):
-    """Raise in a callback to end the fit and keep its posterior."""
+    """Raise in a callback to end the fit and keep its posterior.
+
+    Before there is one, while a sampler warms up, ``fit`` saves its checkpoint and raises it too.
+    """
 
 
 class CSVWriter:

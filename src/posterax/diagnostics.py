@@ -101,6 +101,7 @@ class Diagnosis:
     ess: float | None = None
     k_hat: float | None = None
     steps: int = 0  # of the fit, for what to try next
+    method: str = ""  # its name, for the same
 
     @property
     def ok(self) -> bool:
@@ -210,6 +211,7 @@ def _diagnose_chains(posterior: Draws, x: Any, most: int) -> Diagnosis:
         energy=None if energy is None else energy_fractions(energy),
         depth_hits=None if deep is None else int(deep.sum()),
         steps=int(settings.get("steps", draws)),
+        method=posterior.record.method if posterior.record is not None else "",
     )
 
 

@@ -36,6 +36,9 @@ class Endings:
     def _chunk(self, phase: Phase, key: jax.Array, start: int, stop: int, buffers: Any) -> Any:
         raise NotImplementedError
 
+    def _identity(self) -> dict[str, Any]:
+        raise NotImplementedError
+
     def _explain(self, phase: Phase) -> Any:
         size = tree_bytes(self.at.state if self.at.state is not None else self.ready.model)
         return explain_out_of_memory(f"{phase.title} with a state of {size:,} bytes", 3 * size)
@@ -123,8 +126,10 @@ class Endings:
         draws = None
         if at.draws:
             draws = jax.tree.map(jnp.asarray, at.draws.joined())
-        if phase.keeps_draws and draws is None:
-            raise KeyboardInterrupt(f"stopped while {phase.title}, before the first draw")
+        if phase.keeps_draws:
+            if draws is None:
+                raise KeyboardInterrupt(f"stopped while {phase.title}, before the first draw")
+            at.identity = self._identity()
         posterior = phase.finish(at.state, draws)
         history = {name: np.concatenate(parts) for name, parts in at.history.items()}
         at.state = to_host(at.state)

@@ -22,6 +22,7 @@ class Position:
         self.state: Any = None
         self.history: dict[str, list[np.ndarray]] = {}
         self.draws = KeptDraws(draw_bytes)
+        self.identity: dict[str, Any] | None = None  # of what the draws depend on
         self.best: Any = None
         self.best_nll = float("inf")
         self.waited = 0

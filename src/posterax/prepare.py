@@ -139,7 +139,7 @@ def _prepare_stream(
     if method.full_batch:
         raise ValueError(
             f"data: {type(method).__name__} needs all data at each step and cannot stream "
-            "batches; pass arrays, or use px.BayesByBackprop"
+            "batches; pass arrays, or use px.SGHMC or px.BayesByBackprop"
         )
     if batch_size is not None and batch_size != data.batch_size:
         raise ValueError(

@@ -49,7 +49,8 @@ class Run(Endings):
     ):
         self.ready, self.method, self.key, self.thin = ready, method, key, thin
         self.draw_bytes = draw_bytes
-        self.watch, self.callbacks, self.warned = watch, callbacks, False
+        self.watch, self.callbacks = watch, callbacks
+        self.warned = self.told_to_stop = False
         if init is not None and not method.takes_start:
             raise ValueError(f"init: {type(method).__name__} {method.instead_of_init}")
         self.start = make_start(init, ready.model)
@@ -95,11 +96,14 @@ class Run(Endings):
                 "a file); pass it as init=, or fit with checkpoint="
             )
         template = self._template(final.phase)
-        if not same_structure(template, final.state) or _shapes(template) != _shapes(final.state):
+        same = posterior.record.method == type(self.method).__name__
+        same = same and same_structure(template, final.state)
+        if not same or _shapes(template) != _shapes(final.state):
             raise ValueError(
                 f"resume: this posterior is of another model or method ({posterior.record.method});"
                 " continue with the same ones, or pass it as init="
             )
+        self._refuse_mixed(final)
         at = self.at
         at.phase, at.step, at.state = final.phase, final.step, jax.device_put(final.state)
         at.history = {name: list(parts) for name, parts in final.history.items()}
@@ -111,15 +115,27 @@ class Run(Endings):
         self.phases = self.method.phases(self.ready.model, plan)
         at.stopped = bool(self.phases[at.phase].done(at.state))  # nothing more to do
 
-    def keep(self, directory: str | Path, every: float) -> None:
-        """Use a checkpoint directory, and go on from what it holds."""
+    def _refuse_mixed(self, final: Position) -> None:
+        """Draws of two posteriors are draws of neither."""
+        if final.identity is None:
+            return
+        mine, target = self._identity(), ("where", "fixed weights", "prior", "likelihood", "data")
+        other = [name for name in target if mine[name] != final.identity[name]]
+        if other:
+            raise ValueError(
+                f"resume: these draws are for another {' and '.join(other)}, and more of them "
+                "would be a mixture of two posteriors; pass it as init="
+            )
+
+    def _identity(self) -> dict[str, Any]:
+        """What the result of this fit depends on, by fingerprints."""
         rows, model = self.ready.data, self.ready.model
         names, rest = model.chosen()
         bayesian = list(named_leaves(model.bayesian(model.parameters)))
         # a prior around the network's own weights
         centres = [a for a in jax.tree.leaves(model.priors.network) if isinstance(a, jax.Array)]
         around = centres if isinstance(model.prior, ByPart) else []
-        identity = {
+        return {
             "model": model.network.fingerprint(widths=True),
             "where": None if rest == "none" else [rest, bayesian, names],
             "fixed weights": numbers_fingerprint((model.network.frozen(), around)),
@@ -134,10 +150,15 @@ class Run(Endings):
             "augment": self.ready.augment and cp.settings_fingerprint(self.ready.augment),
             "thin": self.thin,
         }
-        self.checkpoints = cp.Checkpoints(directory, identity)
+
+    def keep(self, directory: str | Path, every: float) -> None:
+        """Use a checkpoint directory, and go on from what it holds."""
+        self.checkpoints = cp.Checkpoints(directory, self._identity())
         self.save_every = every
         found = self.checkpoints.load()
         if found is None:
+            if self.at.draws:  # those of the posterior that is resumed
+                self.checkpoints.add_draws(cp.pack(self.at.draws.joined(), "draws"))
             return
         self.at = restore(
             found, self.checkpoints.path, self._template, self._draw_template, self.draw_bytes
@@ -172,13 +193,16 @@ class Run(Endings):
                 at.state = self._first_state(phase)
             last = at.phase == len(self.phases) - 1
             whole = self._steps(phase, run_key, bar, interrupted, last)
-            if whole:
+            if whole and not self.told_to_stop:
                 self._refuse_trouble(phase, last)
             if last:
                 return self._finish(phase, whole)
             if not whole:
                 self._save()
                 raise KeyboardInterrupt(f"stopped while {phase.title}, before the first draw")
+            if self.told_to_stop:
+                self._save()
+                raise StopFit(f"stopped while {phase.title}, before there is a posterior")
             at.phase, at.step, at.stopped = at.phase + 1, 0, False
             following = self.phases[at.phase]
             init_key, _ = jax.random.split(jax.random.fold_in(self.key, at.phase))
@@ -257,7 +281,7 @@ class Run(Endings):
             for callback in self.callbacks:
                 callback(event)
         except StopFit:
-            self.at.stopped = True
+            self.at.stopped = self.told_to_stop = True
 
     def _chunk(
         self, phase: Phase, key: jax.Array, start: int, stop: int, buffers: loop.Buffers

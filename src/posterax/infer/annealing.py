@@ -282,7 +282,7 @@ class SimulatedAnnealing(ChainMethod):
 
     def __check_init__(self) -> None:
         check_chains(self, "flips")
-        whole("path", self.path, least=0)
+        whole("path", self.path)
         choose("schedule", self.schedule, SCHEDULES)
         start, end = self.start_temperature, self.end_temperature
         if start is not None:

@@ -149,12 +149,6 @@ def check_chains(method: Any, *names: str) -> None:
         whole(name, getattr(method, name))
 
 
-def check_target(name: str, value: Any) -> None:
-    """Refuse an acceptance rate outside (0, 1)."""
-    if not 0 < value < 1:
-        raise ValueError(f"{name} must lie between 0 and 1, got {value}")
-
-
 def over_devices(tree: Any, chains: int) -> Any:
     """Lay the leading axis over as many devices as divide it; one device changes nothing."""
     devices = jax.devices()

@@ -15,13 +15,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._checks import fraction
 from .._memory import refuse_beyond_memory
 from .._tree import tree_size
 from ..data import Batch, Data
 from ..model import Model
 from ..posteriors import Posterior
 from .base import Draw, Info, Phase, Plan, choose
-from .chains import ChainMethod, ChainPhase, check_chains, check_target
+from .chains import ChainMethod, ChainPhase, check_chains
 
 
 class ChainState(NamedTuple):
@@ -148,7 +149,7 @@ class Sampling(_Hamiltonian):
         new = state._replace(hmc=hmc, step=state.step + 1)
         stats = {
             "diverging": info.is_divergent,
-            "energy": info.energy,
+            "energy": self._energy(state, hmc, info),
             "acceptance_rate": info.acceptance_rate,
             "lp": hmc.logdensity,
             "n_steps": info.num_integration_steps,
@@ -157,6 +158,15 @@ class Sampling(_Hamiltonian):
             deepest = info.num_trajectory_expansions >= self.max_doublings
             stats["reached_max_treedepth"] = deepest
         return new, Info(self._terms(new, info), self.draw(hmc.position, stats))
+
+    def _energy(self, state: ChainState, hmc: Any, info: Any) -> jax.Array:
+        """H of the states that are kept: HMC's kernel gives that of a rejected end as well."""
+        if self.max_doublings is not None:
+            return info.energy
+        r, inverse = info.momentum, state.inverse_mass
+        velocity = jnp.einsum("cij,cj->ci", inverse, r) if self.dense else inverse * r
+        stayed = 0.5 * jnp.sum(r * velocity, axis=1) - hmc.logdensity
+        return jnp.where(info.is_accepted, info.energy, stayed)
 
     def finish(self, state: ChainState, draws: Draw | None) -> Posterior:
         assert draws is not None
@@ -212,7 +222,7 @@ class HMC(ChainMethod):
 
     def __check_init__(self) -> None:
         check_chains(self, "warmup", "leapfrog_steps")
-        check_target("target_acceptance", self.target_acceptance)
+        fraction("target_acceptance", self.target_acceptance)
         choose("metric", self.metric, ("diagonal", "dense"))
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
@@ -250,7 +260,7 @@ class NUTS(ChainMethod):
 
     def __check_init__(self) -> None:
         check_chains(self, "warmup", "max_doublings")
-        check_target("target_acceptance", self.target_acceptance)
+        fraction("target_acceptance", self.target_acceptance)
         choose("metric", self.metric, ("diagonal", "dense"))
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:

@@ -3,6 +3,7 @@ r"""Importance sampling: candidates from a proposal q, weighted by how much bett
 E[F(w) | D] ≈ Σ wᵢ F(cᵢ) / Σ wᵢ,  cᵢ ~ q,  wᵢ = p(D | cᵢ) p(cᵢ) / q(cᵢ),  p(D) ≈ (1/S) Σ wᵢ
 """
 
+import numbers
 import warnings
 from typing import Any, ClassVar
 
@@ -176,7 +177,8 @@ class ImportanceSampling(Method):
         check_proposal(self.proposal)
         if not isinstance(self.smooth, bool):
             raise TypeError(f"smooth must be True or False, got {self.smooth!r}")
-        if self.log_evidence is not None and not np.isfinite(self.log_evidence):
+        known = self.log_evidence
+        if known is not None and not (isinstance(known, numbers.Real) and np.isfinite(known)):
             raise ValueError(f"log_evidence must be finite, in nats, got {self.log_evidence!r}")
 
     def __repr__(self) -> str:

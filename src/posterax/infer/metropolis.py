@@ -16,13 +16,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._checks import fraction
 from .._tree import tree_size
 from ..checkpoint import settings_fingerprint
 from ..data import Batch, Data
 from ..model import Model
 from ..posteriors import Posterior
 from .base import Draw, Info, Phase, Plan, choose
-from .chains import ChainMethod, check_chains, check_target
+from .chains import ChainMethod, check_chains
 from .moves import (
     Moved,
     MovePhase,
@@ -305,7 +306,7 @@ class Metropolis(ChainMethod):
     def __check_init__(self) -> None:
         check_chains(self, "warmup", "flips")
         if self.target_acceptance is not None:
-            check_target("target_acceptance", self.target_acceptance)
+            fraction("target_acceptance", self.target_acceptance)
         if isinstance(self.proposal, str):
             choose("proposal", self.proposal, tuple(OPTIMAL))
         else:
@@ -314,7 +315,7 @@ class Metropolis(ChainMethod):
     def identity(self) -> str:
         if isinstance(self.proposal, str):
             return repr(self)
-        return f"Metropolis {settings_fingerprint(self)}"
+        return f"Metropolis {settings_fingerprint(self)} {_probed(_own(self.proposal))}"
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
         from blackjax.adaptation.staged_adaptation import build_schedule
@@ -359,3 +360,14 @@ def _check_own(own: Any, size: int) -> None:
         value = eqx.filter_eval_shape(own.log_prob, w, w)
         if getattr(value, "shape", None) != ():
             raise ValueError(f"proposal: log_prob must return one number, got {value}")
+
+
+def _probed(own: Any) -> list[float] | None:
+    """What a proposal does at two points: its settings are hidden in closures."""
+    old = jnp.ones(3)
+    try:
+        new = own.sample(jax.random.key(0), old)
+        log_q = 0.0 if getattr(own, "log_prob", None) is None else own.log_prob(new, 0 * old)
+        return [*map(float, new), float(log_q)]
+    except Exception:  # one made for another number of weights cannot be asked
+        return None

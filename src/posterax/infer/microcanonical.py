@@ -17,14 +17,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._checks import above_zero, whole
+from .._checks import above_zero, fraction, whole
 from .._noise import noise_key
 from .._tree import tree_size
 from ..data import Batch, Data
 from ..model import Model
 from ..posteriors import Posterior
 from .base import Draw, Info, Phase, Plan
-from .chains import ChainMethod, check_chains, check_target
+from .chains import ChainMethod, check_chains
 from .hamiltonian import explain_divergences
 from .microcanonical_tuning import ChainState, Microcanonical, Training, Tuning, steps_of
 
@@ -226,7 +226,9 @@ class MCLMC(ChainMethod):
         whole("ensemble_steps", self.ensemble_steps, least=0)
         above_zero("learning_rate", self.learning_rate)
         above_zero("energy_error", self.energy_error)
-        check_target("target_acceptance", self.target_acceptance)
+        if not isinstance(self.adjusted, bool):
+            raise ValueError(f"adjusted must be True or False, got {self.adjusted!r}")
+        fraction("target_acceptance", self.target_acceptance)
         if self.steps_between is not None:
             whole("steps_between", self.steps_between)
 

@@ -24,12 +24,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
 
-from .._checks import whole
+from .._checks import fraction, whole
 from ..data import Batch, Data
 from ..model import Model
 from ..posteriors import Evidence, Posterior
 from .base import Draw, Info, Phase, Plan
-from .chains import ChainMethod, ChainPhase, check_target, over_devices
+from .chains import ChainMethod, ChainPhase, over_devices
 
 LENGTH = 1.5  # of a trajectory, in deviations of the particles: about a quarter of a turn
 
@@ -281,8 +281,8 @@ class SMC(ChainMethod):
             whole(name, getattr(self, name))
         whole("groups", self.groups, least=2)
         whole("particles", self.particles, least=2 * self.groups)
-        check_target("target_ess", self.target_ess)
-        check_target("target_acceptance", self.target_acceptance)
+        fraction("target_ess", self.target_ess)
+        fraction("target_acceptance", self.target_acceptance)
         if self.particles % self.groups:
             raise ValueError(
                 f"particles={self.particles} must be a multiple of groups={self.groups}"

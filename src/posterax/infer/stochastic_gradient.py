@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._checks import above_zero
+from .._checks import above_zero, fraction
 from ..data import Batch, Data
 from ..model import Model
 from ..posteriors import Posterior
@@ -182,10 +182,7 @@ class _StochasticGradient(Method):
         choose("schedule", method.schedule, ("constant", "polynomial", "cyclical"))
         if method.preconditioner is not None:
             choose("preconditioner", method.preconditioner, ("rmsprop",))
-        if not 0 <= method.burn_in < 1:
-            raise ValueError(
-                f"burn_in must be a fraction of the steps, from 0 to below 1, got {method.burn_in}"
-            )
+        fraction("burn_in", method.burn_in, zero=True)
         if method.cycles > 1 and method.schedule != "cyclical":
             raise ValueError(f"cycles={method.cycles} needs schedule='cyclical'")
 

@@ -123,9 +123,9 @@ class Posterior(eqx.Module):
         if self.evidence is None:
             method = self.record.method if self.record is not None else ""
             raise ValueError(
-                f"log_evidence: {method or type(self).__name__} does not estimate it; "
-                "px.ImportanceSampling and px.SMC do, and px.Enumeration has it exactly where "
-                "all weights are on a grid and all its states were visited"
+                f"log_evidence: this posterior of {method or type(self).__name__} has none; "
+                "px.ImportanceSampling and px.SMC estimate it, once they ran to their end, and "
+                "px.Enumeration has it exactly where all weights are on a grid"
             )
         return self.evidence
 
@@ -203,6 +203,13 @@ class Posterior(eqx.Module):
             self, x, particles, noise_key,
             draws=samples, block_bytes=block_bytes, least_rows=whole("least_rows", least_rows),
         )  # fmt: skip
+
+    def to_arviz(self) -> Any:
+        """The draws as ArviZ has them, for posteriors that are made of draws."""
+        raise ValueError(
+            f"to_arviz: {type(self).__name__} has no draws of its own; ArviZ takes those of "
+            "samplers such as px.MCLMC and px.NUTS"
+        )
 
     def diagnose(self, x: Any = None, *, most: int = 500) -> "Diagnosis":
         """Whether the chains behind this posterior can be trusted, in numbers and in words.
