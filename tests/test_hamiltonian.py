@@ -187,7 +187,9 @@ def test_chains_over_two_devices_give_the_same_draws(truth, tmp_path):
             return result
         loop.run_chunk = watched
         truth = conjugate()
-        posterior = px.fit(truth.model(), truth.data, px.HMC(4, warmup=30), steps=5, key=0)
+        posterior = px.fit(
+            truth.model(), truth.data, px.HMC(4, warmup=4, leapfrog_steps=2), steps=3, key=0
+        )
         np.save(sys.argv[1], np.asarray(posterior.draws.network["w"]))
         print(len(jax.devices()), min(on))
         """

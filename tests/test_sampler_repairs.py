@@ -61,18 +61,18 @@ def test_a_callback_that_stops_a_warm_up_stops_the_fit(truth):
 
 def test_a_callback_that_stops_sequential_monte_carlo_keeps_its_particles(truth):
     method = px.SMC(particles=40, groups=2, mutation_steps=1)
-    stopped = px.fit(truth.model(), truth.data, method, key=0, callbacks=[stop])
+    with pytest.warns(UserWarning, match="stopped at a temperature"):
+        stopped = px.fit(truth.model(), truth.data, method, key=0, callbacks=[stop])
     assert stopped.shape == (2, 20)
     with pytest.raises(ValueError, match="once they ran to their end"):
         _ = stopped.log_evidence
 
 
 def test_energy_is_that_of_the_kept_state(truth):
-    # so bad a sampler that many trajectories are rejected
-    method = px.HMC(chains=2, warmup=20, leapfrog_steps=4, target_acceptance=0.3)
+    method = px.HMC(chains=2, warmup=150, leapfrog_steps=4, target_acceptance=0.5)
     stats = px.fit(truth.model(), truth.data, method, steps=100, key=0).stats
     kinetic = np.asarray(stats["energy"]) + np.asarray(stats["lp"])
-    assert np.mean(stats["acceptance_rate"]) < 0.7
+    assert np.sum(np.diff(stats["lp"], axis=1) == 0) > 10  # rejected trajectories
     assert kinetic.min() >= -1e-3
     # ½ rᵀM⁻¹r is half a chi-square of three degrees: 1.5 on average, wherever the chain stays
     assert 0.8 < kinetic.mean() < 2.5
@@ -99,7 +99,7 @@ def test_advice_is_in_the_words_of_the_method(truth):
     assert "steps=" not in particles.diagnose().verdict.replace("mutation_steps", "")
     noisy = px.SGLD(1e-5, chains=2, keep=10)
     few = px.fit(model, truth.data, noisy, steps=40, batch_size=10, key=0)
-    assert "keep=" in few.diagnose().verdict
+    assert "keep=" in few.diagnose(truth.x).verdict
 
 
 @pytest.mark.parametrize(
