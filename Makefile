@@ -46,11 +46,14 @@ wheel: install
 		"import posterax as px; assert 'site-packages' in px.__file__; print('wheel', px.__version__)"
 	cd build/wheel && ../../.cache/wheel/bin/posterax --version
 
+# tests compile much and compute little, so the compiler may hurry
+test test-all: export XLA_FLAGS ?= --xla_llvm_disable_expensive_passes=true --xla_backend_optimization_level=1
+
 test: lint types wheel
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 test-all: lint types wheel
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # the other libraries, in an environment of their own
 PEERS := .cache/peers

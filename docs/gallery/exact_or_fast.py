@@ -76,7 +76,8 @@ def problem() -> tuple[px.Model, tuple[np.ndarray, np.ndarray]]:
 
 def predictions(posterior: px.Posterior) -> np.ndarray:
     """(2, grid): mean and epistemic deviation."""
-    predictive = posterior.predict(GRID, samples=2000)
+    kept = hasattr(posterior, "draws")  # then all of them count
+    predictive = posterior.predict(GRID, samples=None if kept else 2000)
     return np.stack([predictive.mean, np.sqrt(predictive.epistemic)])
 
 
@@ -155,28 +156,29 @@ def draw(result: dict[str, Any], path: Path) -> None:
     axes.set(xscale="log", yscale="log", xlabel="seconds, without compilation")
     axes.set_ylabel("error of the predictive mean and deviation,\nin posterior deviations")
     floor = result["reference"]["own_error"]
-    axes.axhspan(axes.get_ylim()[0], floor, color="#DDDDDD", zorder=0)
+    axes.set_ylim(bottom=floor / 2)
+    axes.axhspan(floor / 2, floor, color="#DDDDDD", zorder=0)
+    left, right = axes.get_xlim()
     axes.annotate(
-        "the reference's own error", (axes.get_xlim()[0], floor), (6, -12),
-        textcoords="offset points", fontsize="small", color="#444444",
+        "the reference's own error", (left, floor), (6, -14), textcoords="offset points",
+        fontsize="small", color="#444444",
     )  # fmt: skip
-    _name_ends(axes, ends)
-    axes.set_xlim(right=axes.get_xlim()[1] * 9)  # room for the names
+    for error, seconds, name, colour in ends:
+        across, up = BESIDE.get(name, (9, 0))
+        axes.annotate(
+            name, (seconds, error), (across, up), textcoords="offset points", color=colour,
+            fontsize="small", va="center", ha="left" if across > 0 else "right",
+        )  # fmt: skip
+    axes.set_xlim(left, right * 2.2)  # room for the names
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=120)
 
 
-def _name_ends(axes: Any, ends: list[tuple[float, float, str, str]]) -> None:
-    """Names beside the last points, moved apart where they would overlap."""
-    low, high = np.log(axes.get_ylim())
-    gap, last = 0.036 * (high - low), -np.inf
-    for error, seconds, name, colour in sorted(ends):
-        last = max(np.log(error), last + gap)
-        axes.annotate(
-            name, (seconds, error), (seconds * 1.12, np.exp(last)), textcoords="data",
-            color=colour, fontsize="small", va="center",
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.4, "shrinkA": 0},
-        )  # fmt: skip
+# where the name of a line would cover another: points from its end
+BESIDE = {
+    "MCLMC": (7, 8), "HMC": (-7, -7), "NUTS": (8, 6), "MCLMC, adjusted": (-2, -16),
+    "SMC": (8, -6), "maximum a posteriori": (-2, -12), "SGLD": (9, 4),
+}  # fmt: skip
 
 
 def main() -> None:

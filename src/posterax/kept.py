@@ -23,7 +23,7 @@ class KeptDraws:
         >>> for i in range(10):
         ...     kept.add(np.full((1, 4), i, np.float32) + np.arange(4) / 10)
         >>> print(kept.stride, kept.joined())
-        4 [[0. 1. 2. 3. 4. 5. 6. 7. 8. 9.]]
+        8 [[0. 2. 4. 6. 8.]]
     """
 
     def __init__(self, limit: int | None = None):
