@@ -52,7 +52,8 @@ def table() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     spread = x[train].std(0)
     x = (x - x[train].mean(0)) / np.where(spread > 0, spread, 1)
     y = (y - y[train].mean()) / y[train].std()
-    return tuple(a.astype("float32") for a in (x[train], y[train], x[test][:INPUTS]))  # type: ignore[return-value]
+    x, y = x.astype("float32"), y.astype("float32")
+    return x[train], y[train], x[test][:INPUTS]
 
 
 # -- contenders: each returns seconds, (chain, draw, input) outputs, and what it did

@@ -189,7 +189,10 @@ def score(predictive: px.Predictive, ppm: np.ndarray) -> dict[str, float]:
 def naive(weeks: Weeks, start: float, year: np.ndarray) -> np.ndarray:
     """The same week of the last year before ``start``, plus the mean yearly growth of ten years."""
     past = weeks.between(FIRST, start)
-    nearest = lambda when: past.ppm[np.abs(past.year - when[:, None]).argmin(1)]  # noqa: E731
+
+    def nearest(when: np.ndarray) -> np.ndarray:
+        return past.ppm[np.abs(past.year - when[:, None]).argmin(1)]
+
     last = past.between(start - 10, start)
     growth = np.mean(last.ppm - nearest(last.year - 1))
     ahead = np.floor(year - start) + 1

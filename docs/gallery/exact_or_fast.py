@@ -136,6 +136,10 @@ STYLE = {
 }  # fmt: skip
 
 
+def _at(points: list[dict[str, float]], budget: int, key: str) -> list[float]:
+    return [point[key] for point in points if point["budget"] == budget]
+
+
 def draw(result: dict[str, Any], path: Path) -> None:
     """Error over time, a line for each method, named at its end."""
     from matplotlib.figure import Figure
@@ -146,9 +150,8 @@ def draw(result: dict[str, Any], path: Path) -> None:
     for name, curve in result["curves"].items():
         points = curve["points"]
         budgets = sorted({p["budget"] for p in points})
-        of = lambda key, b: [p[key] for p in points if p["budget"] == b]  # noqa: B023, E731
-        seconds = [float(np.median(of("seconds", b))) for b in budgets]
-        error = [float(np.sqrt(np.mean(np.square(of("error", b))))) for b in budgets]
+        seconds = [float(np.median(_at(points, b, "seconds"))) for b in budgets]
+        error = [float(np.sqrt(np.mean(np.square(_at(points, b, "error"))))) for b in budgets]
         colour, marker = STYLE[name]
         dashes = "-" if curve["exact"] else (0, (4, 2))
         axes.plot(seconds, error, color=colour, marker=marker, linestyle=dashes, markersize=6)
