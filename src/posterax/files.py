@@ -47,7 +47,9 @@ _LIKELIHOODS = {
 }
 _POSTERIORS = {
     "Enumerated": posteriors.Enumerated,
+    "FullGaussian": posteriors.FullGaussian,
     "GaussianMixture": posteriors.GaussianMixture,
+    "LowRankGaussian": posteriors.LowRankGaussian,
     "MeanFieldGaussian": posteriors.MeanFieldGaussian,
     "Draws": posteriors.Draws,
     "Point": posteriors.Point,

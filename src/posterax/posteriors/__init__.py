@@ -1,6 +1,7 @@
 """What inference returns."""
 
 from .base import Evidence, Posterior, Record
+from .correlated import FullGaussian, LowRankGaussian
 from .draws import Draws, Point
 from .enumerated import Enumerated
 from .gaussian import MeanFieldGaussian
@@ -12,7 +13,9 @@ __all__ = [
     "Draws",
     "Enumerated",
     "Evidence",
+    "FullGaussian",
     "GaussianMixture",
+    "LowRankGaussian",
     "MeanFieldGaussian",
     "Point",
     "Posterior",

@@ -12,7 +12,8 @@ from ..model import Parameters
 from ..predictive import Particles
 from ..priors import PerWeight
 from .base import Posterior
-from .gaussian import MeanFieldGaussian, Signed, opposite_pairs
+from .gaussian import MeanFieldGaussian
+from .symmetric import Signed, opposite_pairs
 
 
 class Placed(NamedTuple):

@@ -1,0 +1,93 @@
+"""Posteriors that are symmetric about a centre: w = μ ± δ, with δ from a family's own noise."""
+
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from ..model import Parameters
+from ..networks import shared
+from ..predictive import Particles
+from .base import Posterior, map_samples
+
+
+class Signed(NamedTuple):
+    """The identity of a draw: the key of its noise, and the noise's sign."""
+
+    key: jax.Array
+    sign: jax.Array
+
+
+class Symmetric(Posterior):
+    """w = μ ± δ; a subclass says how δ is made (``deviation``), ``None`` where a weight is a point.
+
+    Predictions use pairs μ + δ and μ − δ: both are draws, and together they miss the mean by less.
+    """
+
+    centred: ClassVar[bool] = True
+
+    mu: Parameters
+
+    def deviation(self, key: jax.Array) -> Parameters:
+        """δ, a tree like the parameters with ``None`` for points."""
+        raise NotImplementedError
+
+    def particles(self, key: jax.Array, samples: int | None) -> Particles:
+        n = 100 if samples is None else samples
+        return Particles(Signed(jax.random.split(key, n), jnp.ones(n)), jnp.full((n,), 1 / n))
+
+    def antithetic(self, key: jax.Array, samples: int | None) -> Particles:
+        n = 100 if samples is None else samples
+        return Particles(opposite_pairs(key, n), jnp.full((n,), 1 / n))
+
+    def parameters(self, identity: Any) -> Parameters:
+        return _move(self.mu, identity.sign, self.deviation(identity.key))
+
+    def evaluate(self, ids: Any, x: Any) -> tuple[jax.Array, Any]:
+        """For pairs μ ± δ the products with x are shared: x·μ by all samples, x·δ by two."""
+
+        random, points = eqx.partition(self.mu, self._random(ids.key[0]))
+
+        def network(weights: Any, x: Any) -> Any:
+            own = Parameters(eqx.combine(weights, points.network), None)
+            return self.model.apply(own, self.state, x, None, False)[0]
+
+        samples = len(ids.sign)
+        means = shared.products(network, random.network, x) if samples > 1 else []
+        if not means:
+            return super().evaluate(ids, x)
+
+        def pair(key: jax.Array) -> Any:
+            step = self.deviation(key)
+            steps = shared.products(network, step.network, x)
+
+            def side(sign: float) -> tuple[jax.Array, Any]:
+                params = _move(random, sign, step)
+                given = [mean + sign * part for mean, part in zip(means, steps, strict=True)]
+                found = shared.outputs(network, params.network, x, given)
+                return found, eqx.combine(params.likelihood, points.likelihood)
+
+            return jax.tree.map(lambda *both: jnp.stack(both), side(1.0), side(-1.0))
+
+        pairs = map_samples(pair, ids.key[::2], 2 * jax.tree.leaves(x)[0].shape[0])
+        return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:])[:samples], pairs)
+
+    def _random(self, key: jax.Array) -> Parameters:
+        """Which parameters have a deviation."""
+        deviation = jax.eval_shape(self.deviation, key)
+        return jax.tree.map(lambda m, d: d is not None, self.mu, deviation)
+
+
+@partial(jax.jit, static_argnums=1)
+def opposite_pairs(key: jax.Array, n: int) -> Signed:
+    """μ + δ and μ − δ in turn: both are draws of q, and together miss its mean by less."""
+    keys = jnp.repeat(jax.random.split(key, -(-n // 2)), 2)[:n]
+    return Signed(keys, 1.0 - 2 * (jnp.arange(n) % 2))
+
+
+def _move(mu: Parameters, sign: Any, step: Parameters) -> Parameters:
+    return jax.tree.map(
+        lambda m, d: m if d is None else m + jnp.asarray(sign, m.dtype) * d, mu, step
+    )
