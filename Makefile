@@ -65,6 +65,7 @@ $(PEERS)/.installed: benchmarks/peers.txt
 bench: install $(PEERS)/.installed
 	$(BIN)/python -m benchmarks.run --peers $(PEERS)/bin/python
 	$(BIN)/python -m benchmarks.mcmc --peers $(PEERS)/bin/python
+	$(BIN)/python -m benchmarks.ensemble --peers $(PEERS)/bin/python
 	$(BIN)/python -m benchmarks.report
 
 # what each measure for speed is worth, for docs/speed.md

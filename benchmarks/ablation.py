@@ -93,7 +93,7 @@ def without(trick):
     import jax
 
     import posterax._noise as noise
-    import posterax.infer.bayes_by_backprop as module
+    import posterax.infer.mean_field as module
     from benchmarks import worker_jax
 
     phase = module.VariationalPhase

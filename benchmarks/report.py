@@ -20,6 +20,7 @@ ROWS = {
     "posterax bayes mixture, fused": "**posterax**, scale mixture, multi-output fusion",
     "posterax bayes local": "**posterax**, local reparameterization",
     "posterax bayes flipout": "**posterax**, Flipout",
+    "posterax ivon": "**posterax**, IVON",
     "bayesian-torch reparameterization": "bayesian-torch, reparameterization",
     "bayesian-torch flipout": "bayesian-torch, Flipout",
     "torchbnn": "torchbnn",
@@ -127,6 +128,42 @@ def without_table(found):
     return "\n".join(lines)
 
 
+ENSEMBLE = {
+    "posterax": "**posterax**, `px.DeepEnsemble(8)`",
+    "posterax vmapped": "the same, members always under `vmap`",
+    "posterax unrolled": "the same, members always one by one",
+    "PyTorch loop": "PyTorch, a loop over 8 networks",
+    "PyTorch loop, torch.compile": "the same with `torch.compile`",
+    "PyTorch torch.func.vmap": "PyTorch, `torch.func.vmap`",
+    "PyTorch torch.func.vmap, torch.compile": "the same with `torch.compile`",
+}
+
+
+def ensemble_table(results):
+    """A step of eight networks, a column for each batch size, and first runs."""
+    about, first = results["about"], results["first"]
+    sizes = list(results["steps"])
+    heads = [f"step, batch {size}" for size in sizes]
+    heads += [f"{about['first_steps'][size]} steps from a fresh process" for size in first]
+    lines = ["| | " + " | ".join(heads) + " |", "| --- |" + " ---: |" * len(heads)]
+    for name, title in ENSEMBLE.items():
+        cells = []
+        for size in sizes:
+            row = results["steps"][size].get(name, {})
+            known = "times_faster" in row
+            cells.append(f"{cell(row)} ({row['times_faster']:.1f} ×)" if known else "–")
+        for rows in first.values():
+            row = rows.get(name, {})
+            cells.append(f"{row['seconds']:.1f} s" if "seconds" in row else "–")
+        lines.append("| " + " | ".join([title, *cells]) + " |")
+    versions = ", ".join(f"{k} {v}" for k, v in {**about["ours"], **about["peers"]}.items())
+    return (
+        f"{about['threads']} CPU cores, {versions}, Python {about['python']}, {about['date']}; "
+        f"median of {about['rounds']} interleaved rounds; × is how many times as fast as the "
+        "loop, in the same round.\n\n" + "\n".join(lines)
+    )
+
+
 def replace(path, marker, text):
     """Put text between ``<!-- marker -->`` and ``<!-- /marker -->``."""
     page = path.read_text()
@@ -170,6 +207,9 @@ def main():
     ablation = load("ablation-")
     replace(ROOT / "docs/speed.md", "parts", parts_table(ablation))
     replace(ROOT / "docs/speed.md", "without", without_table(ablation))
+    path = RESULTS / "ensemble.json"
+    if path.exists():
+        replace(ROOT / "docs/speed.md", "ensemble", ensemble_table(json.loads(path.read_text())))
     chart(found, ROOT / "docs/images/speed.png")
     print(short_table(found))
 

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent
 PEERS = ("bayesian-torch reparameterization", "bayesian-torch flipout", "torchbnn", "blitz", "pyro")
 LARGE, MIDDLE, SMALL = "784-1200-1200-10", "784-400-400-10", "1-100-100-1"
 LENET = "LeNet-5"
-STEPS = ("bayes gaussian", "bayes mixture", "bayes local", "bayes flipout")
+STEPS = ("bayes gaussian", "bayes mixture", "bayes local", "bayes flipout", "ivon")
 FIRST_FIT = """
 import time, numpy as np
 x = np.linspace(-1, 1, 200)[:, None].astype("float32")
@@ -185,7 +185,7 @@ def main() -> None:
         show(f"training step, {network}, batch {BATCH}, Adam", results, base)
         everything["steps"][network] = results
     entries = {base: (ours, "deterministic")}
-    entries |= {f"posterax {t}": (ours, t) for t in ("bayes last layer", *STEPS[:1], *STEPS[2:])}
+    entries |= {f"posterax {t}": (ours, t) for t in ("bayes last layer", *STEPS[:1], *STEPS[2:4])}
     results = measure(entries, LENET, base, options.seconds, options.rounds)
     show(f"training step, {LENET}, batch {BATCH}, Adam", results, base)
     everything["steps"][LENET] = results

@@ -76,12 +76,12 @@ def _repeat(block, carry):
     return run
 
 
-def bayes_step(name, prior, where=None, **options):
-    """One step of ``px.fit`` with Bayes by Backprop, as fit runs it."""
+def bayes_step(name, prior, where=None, method=px.BayesByBackprop, **options):
+    """One step of ``px.fit``, by default with Bayes by Backprop, as fit runs it."""
     outputs = problem.NETWORKS[name][2]
     likelihood = px.likelihoods.Gaussian(0.1) if outputs == 1 else px.likelihoods.Categorical()
     model = px.Model(network(name), PRIORS[prior], likelihood, where=where)
-    method = px.BayesByBackprop(**options)
+    method = method(**options)
     ready = prepare(model, problem.data(name), method, None, 1_000_000, problem.BATCH)
     (phase,) = method.phases(ready.model, ready.plan)
     key = jax.random.key(0)
@@ -178,6 +178,7 @@ TASKS = {
     "bayes mixture": lambda n: bayes_step(n, "mixture"),
     "bayes local": lambda n: bayes_step(n, "gaussian", estimator="local"),
     "bayes flipout": lambda n: bayes_step(n, "gaussian", estimator="flipout"),
+    "ivon": lambda n: bayes_step(n, "gaussian", method=px.IVON),
     "bayes last layer": lambda n: bayes_step(n, "gaussian", where="head.*"),
     "minibatch": gather,
     "predict": bayes_predict,

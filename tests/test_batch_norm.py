@@ -128,6 +128,7 @@ def test_every_weight_sample_has_its_batch_statistics_and_the_averages_are_their
 @each_library
 def test_every_member_of_an_ensemble_has_its_own_averages(library):
     _, before, after, told, _ = first_step(library, px.DeepEnsemble(2))
+    before, after = before.state, after.state
     losses = []
     for member in range(2):
         params, state = jax.tree.map(lambda a, m=member: a[m], (before.params, after.state))

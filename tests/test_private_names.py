@@ -25,6 +25,10 @@ def test_jax():
     ):
         assert isinstance(getattr(jax.lax, name), Primitive)
     assert jax.core.ShapedArray((2,), jax.numpy.float32).shape == (2,)
+    from jax.interpreters.partial_eval import dce_jaxpr
+
+    program = jax.make_jaxpr(lambda a, b: b + 1)(1.0, 2.0)
+    assert dce_jaxpr(program.jaxpr, [True])[1] == [False, True]
 
 
 def test_jaxpr_shape():

@@ -12,7 +12,7 @@ One model, one ``fit``, one ``Predictive``, whatever the method:
 from . import _xla as _xla  # first: nothing may compile before it
 
 # isort: on
-from . import augment, callbacks, data, likelihoods, metrics, networks, plot, priors
+from . import augment, callbacks, data, likelihoods, metrics, networks, optim, plot, priors
 from ._version import __version__
 from .checkpoint import CheckpointError
 from .errors import NonFiniteError, StuckError
@@ -20,15 +20,21 @@ from .files import load
 from .fit import Checkpoint, fit
 from .infer import (
     HMC,
+    IVON,
     MCLMC,
     NUTS,
     SGHMC,
     SGLD,
     SMC,
+    SVGD,
+    SWAG,
     BayesByBackprop,
+    BlackBoxVI,
     DeepEnsemble,
     Enumeration,
     ImportanceSampling,
+    Laplace,
+    MCDropout,
     MaximumAPosteriori,
     MaximumLikelihood,
     Metropolis,
@@ -42,19 +48,25 @@ from .validation import Validation
 
 __all__ = [
     "HMC",
+    "IVON",
     "MCLMC",
     "NUTS",
     "SGHMC",
     "SGLD",
     "SMC",
+    "SVGD",
+    "SWAG",
     "BayesByBackprop",
     "BayesianClassifier",
     "BayesianRegressor",
+    "BlackBoxVI",
     "Checkpoint",
     "CheckpointError",
     "DeepEnsemble",
     "Enumeration",
     "ImportanceSampling",
+    "Laplace",
+    "MCDropout",
     "MaximumAPosteriori",
     "MaximumLikelihood",
     "Metropolis",
@@ -76,6 +88,7 @@ __all__ = [
     "load",
     "metrics",
     "networks",
+    "optim",
     "plot",
     "priors",
 ]

@@ -16,12 +16,18 @@ from ._noise import mix, noise_key
 
 
 class Batch(eqx.Module):
-    """What a step sees: inputs, targets, weights, and the place i = 0 … M−1 in the epoch."""
+    """What a step sees: inputs, targets, weights, and the place i = 0 … M−1 in the epoch.
+
+    ``index`` says which example each row is, the same in every epoch: its row among arrays, its
+    place in a stream (which has to come in the same order again). What a method draws once for
+    every example it draws by this number.
+    """
 
     x: Any
     y: jax.Array
     weight: jax.Array
     i: jax.Array
+    index: Any = None  # (rows,)
 
 
 class Place(NamedTuple):
@@ -60,11 +66,12 @@ class Data(eqx.Module):
             return self.everything()
         take = lambda a: jnp.take(a, place.rows, axis=0, mode="clip")  # noqa: E731
         weight = jnp.where(place.inside, take(self.weight), 0)
-        return Batch(jax.tree.map(take, self.x), take(self.y), weight, place.i)
+        return Batch(jax.tree.map(take, self.x), take(self.y), weight, place.i, place.rows)
 
     def everything(self) -> Batch:
         """The whole data as one batch."""
-        return Batch(self.x, self.y, self.weight, jnp.zeros((), jnp.int32))
+        rows = jnp.arange(self.y.shape[0], dtype=jnp.int32)
+        return Batch(self.x, self.y, self.weight, jnp.zeros((), jnp.int32), rows)
 
 
 class Stack(eqx.Module):
@@ -83,7 +90,9 @@ class Stack(eqx.Module):
     def batch(self, place: Place) -> Batch:
         """The batch there."""
         take = lambda a: jax.lax.dynamic_index_in_dim(a, place.rows, keepdims=False)  # noqa: E731
-        return Batch(jax.tree.map(take, self.x), take(self.y), take(self.weight), place.i)
+        rows = self.y.shape[1]
+        index = place.i * rows + jnp.arange(rows, dtype=jnp.int32)
+        return Batch(jax.tree.map(take, self.x), take(self.y), take(self.weight), place.i, index)
 
 
 ROUNDS = 48

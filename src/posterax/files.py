@@ -47,13 +47,17 @@ _LIKELIHOODS = {
 }
 _POSTERIORS = {
     "Enumerated": posteriors.Enumerated,
+    "Factorized": posteriors.Factorized,
     "FullGaussian": posteriors.FullGaussian,
     "GaussianMixture": posteriors.GaussianMixture,
+    "LaplaceGaussian": posteriors.LaplaceGaussian,
     "LowRankGaussian": posteriors.LowRankGaussian,
     "MeanFieldGaussian": posteriors.MeanFieldGaussian,
     "Draws": posteriors.Draws,
+    "DropoutPosterior": posteriors.DropoutPosterior,
     "Point": posteriors.Point,
     "PriorPosterior": posteriors.PriorPosterior,
+    "Radial": posteriors.Radial,
     "WeightedDraws": posteriors.WeightedDraws,
 }
 
@@ -173,9 +177,12 @@ def _store(value: Any, name: str, arrays: dict[str, np.ndarray], model: Model) -
         arrays |= {f"array/{name}": np.asarray(value, order="C")}
         return {"array": name}
     arrays |= pack(value, name)
-    # deviations, say: points have none
-    partial = len(jax.tree.leaves(value)) < len(jax.tree.leaves(model.parameters))
-    return {"bayesian" if partial else "parameters": name}
+    names = list(named_leaves(value))
+    if len(names) == len(jax.tree.leaves(model.parameters)):
+        return {"parameters": name}
+    if names == list(named_leaves(model.bayesian(model.parameters))):
+        return {"bayesian": name}  # deviations, say: points have none
+    return {"some": name, "of": names}  # factors of one kind among several
 
 
 def _restore(
@@ -189,7 +196,17 @@ def _restore(
         return jnp.asarray(arrays[f"array/{node['array']}"])
     if "bayesian" in node:
         return _like(model.bayesian(model.parameters), arrays, node["bayesian"], path)
+    if "some" in node:
+        return _like(_only(node["of"], model.parameters), arrays, node["some"], path)
     return _like(model.parameters, arrays, node["parameters"], path)
+
+
+def _only(names: Any, tree: Any) -> Any:
+    """The tree's leaves with these names; ``None`` for the others."""
+    wanted = {str(name) for name in names}
+    return jax.tree_util.tree_map_with_path(
+        lambda place, leaf: leaf if path_name(place) in wanted else None, tree
+    )
 
 
 def _like(
@@ -314,10 +331,7 @@ def _make_model(
     loc = _like(template, arrays, "prior.loc", path)
     stored_scales = sum(name.startswith("prior.scale/") for name in arrays)
     if "scales" in stored["prior"]:  # what has none is a point
-        scales = {str(name) for name in stored["prior"]["scales"]}
-        template = jax.tree_util.tree_map_with_path(
-            lambda place, w: w if path_name(place) in scales else None, template
-        )
+        template = _only(stored["prior"]["scales"], template)
     elif stored_scales < len(jax.tree.leaves(template)):
         template = plain.bayesian(template)
     scale = _like(template, arrays, "prior.scale", path)

@@ -1,5 +1,6 @@
 """The compiled part of ``fit``: many steps in one program, the host touched only in between."""
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -90,7 +91,7 @@ def _batch(phase: Phase, data: Data | Stack, place: Any, key: jax.Array) -> Batc
         return batch
     # apart from every key that a step makes of its own
     x = data.augment(jax.random.fold_in(key, AUGMENT), batch.x)
-    return Batch(x, batch.y, batch.weight, batch.i)
+    return dataclasses.replace(batch, x=x)
 
 
 def _put(buffers: Any, values: Any, at: jax.Array) -> Any:

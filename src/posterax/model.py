@@ -130,16 +130,22 @@ class Model(eqx.Module):
         return Parameters(self.network.init(key), self.parameters.likelihood)
 
     def apply(
-        self, params: Parameters, state: Any, x: Any, key: jax.Array | None, training: bool
+        self,
+        params: Parameters,
+        state: Any,
+        x: Any,
+        key: jax.Array | None,
+        training: bool,
+        dropout: bool | None = None,
     ) -> tuple[jax.Array, Any]:
-        """Outputs of the network for a batch, and its state after it."""
+        """Outputs of the network for a batch, and its state after it; see ``Network.apply``."""
         weights = params.network
         inputs, _ = self.likelihood.split(x)
         if self.compute_dtype is not None:
             low = jnp.dtype(self.compute_dtype)
             weights = jax.tree.map(lambda a: a.astype(low), weights)
             inputs = jax.tree.map(lambda a: cast(a, low), inputs)
-        outputs, state = self.network.apply(weights, state, inputs, key, training)
+        outputs, state = self.network.apply(weights, state, inputs, key, training, dropout)
         if self.compute_dtype is not None:
             outputs = outputs.astype(jax.tree.leaves(params)[0].dtype)
         return outputs, state

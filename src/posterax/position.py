@@ -19,6 +19,7 @@ class Position:
     def __init__(self, draw_bytes: int | None = None) -> None:
         self.phase = 0
         self.step = 0
+        self.taken: list[int] = []  # steps of the phases before
         self.state: Any = None
         self.history: dict[str, list[np.ndarray]] = {}
         self.draws = KeptDraws(draw_bytes)
@@ -33,6 +34,12 @@ class Position:
         for name, values in terms.items():
             self.history.setdefault(name, []).append(values)
 
+    def next_phase(self) -> None:
+        """Go on to the next phase; what was best of the last has been taken up."""
+        self.taken = [*self.taken, self.step]
+        self.phase, self.step, self.stopped = self.phase + 1, 0, False
+        self.best, self.best_nll, self.waited = None, float("inf"), 0
+
     def packed(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and header for a checkpoint; draws are stored in parts of their own."""
         arrays = cp.pack(self.state, "state")
@@ -43,7 +50,7 @@ class Position:
         header = {
             "phase": self.phase, "step": self.step, "stopped": self.stopped,
             "best_nll": self.best_nll, "waited": self.waited, "best": self.best is not None,
-            "history": list(self.history),
+            "history": list(self.history), "taken": self.taken,
         }  # fmt: skip
         return arrays, header
 
@@ -62,6 +69,7 @@ def restore(
         at.phase, at.step = int(header["phase"]), int(header["step"])
         at.best_nll, at.waited = float(header["best_nll"]), int(header["waited"])
         at.stopped = bool(header["stopped"])
+        at.taken = [int(steps) for steps in header.get("taken", [])]
         if at.phase < 0 or at.step < 0:
             raise IndexError(f"phase {at.phase}, step {at.step}")
         template = state_template(at.phase)

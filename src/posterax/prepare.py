@@ -1,5 +1,6 @@
 """Before anything compiles: data, model and options are checked against each other."""
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -68,7 +69,7 @@ def prepare(
     augment = as_augment(augment)
     if augment is not None and method.full_batch:
         raise ValueError(
-            f"augment: {type(method).__name__} needs the same data at each step; leave augment "
+            f"augment: {method.label()} needs the same data at each step; leave augment "
             "out, or use px.BayesByBackprop"
         )
     if not method.takes_points and model.bayesian_size < tree_size(model.parameters):
@@ -80,8 +81,8 @@ def prepare(
     if grids and not method.takes_discrete:
         raise ValueError(
             f"method: {type(method).__name__} needs a density, and the prior of {grids[0]} is a "
-            "px.priors.Grid, whose weights take finitely many values: use px.Enumeration, "
-            "px.ImportanceSampling or px.Metropolis"
+            "px.priors.Grid, whose weights take finitely many values: use px.BlackBoxVI, "
+            "px.Enumeration, px.ImportanceSampling or px.Metropolis"
         )
     if isinstance(data, Stream) or not isinstance(data, tuple | list) or _is_batches(data):
         return _prepare_stream(model, data, method, epochs, steps, batch_size, augment)
@@ -108,6 +109,7 @@ def prepare(
     )
     size = room if size == n else size
     plan = _plan(np.sum(weight), batches, size, method, epochs, steps, np.shape(y)[1:], inner)
+    plan = dataclasses.replace(plan, inputs=_shapes(x, size, dtype))
     return Prepared(model, rows, None, plan, augment)
 
 
@@ -138,7 +140,7 @@ def _prepare_stream(
         data = Stream(data)
     if method.full_batch:
         raise ValueError(
-            f"data: {type(method).__name__} needs all data at each step and cannot stream "
+            f"data: {method.label()} needs all data at each step and cannot stream "
             "batches; pass arrays, or use px.SGHMC or px.BayesByBackprop"
         )
     if batch_size is not None and batch_size != data.batch_size:
@@ -155,6 +157,7 @@ def _prepare_stream(
     plan = _plan(
         data.total, data.batches, data.batch_size, method, epochs, steps, np.shape(y)[1:], inner
     )
+    plan = dataclasses.replace(plan, inputs=shapes)
     return Prepared(model, None, data, plan, augment)
 
 
@@ -164,7 +167,7 @@ def _batch_size(batch_size: int | None, n: int, method: Method) -> int:
     size = whole("batch_size", batch_size)
     if method.full_batch and size != n:
         raise ValueError(
-            f"batch_size={size}: {type(method).__name__} uses all {n} examples at each "
+            f"batch_size={size}: {method.label()} uses all {n} examples at each "
             "step; leave batch_size out"
         )
     if size > n:

@@ -105,7 +105,12 @@ class Run(Endings):
             )
         self._refuse_mixed(final)
         at = self.at
-        at.phase, at.step, at.state = final.phase, final.step, jax.device_put(final.state)
+        at.phase, at.step, at.state = final.phase, final.step, final.state
+        earlier = self.phases[final.phase].reopened(final.state)
+        if earlier is not None:
+            at.phase, at.step, at.state = final.phase - 1, final.taken[-1], earlier
+        at.taken = final.taken[: at.phase]
+        at.state = jax.device_put(at.state)
         at.history = {name: list(parts) for name, parts in final.history.items()}
         at.draws = final.draws.continued(self.draw_bytes)
         plan = self.ready.plan
@@ -203,7 +208,7 @@ class Run(Endings):
             if self.told_to_stop:
                 self._save()
                 raise StopFit(f"stopped while {phase.title}, before there is a posterior")
-            at.phase, at.step, at.stopped = at.phase + 1, 0, False
+            at.next_phase()
             following = self.phases[at.phase]
             init_key, _ = jax.random.split(jax.random.fold_in(self.key, at.phase))
             at.state = loop.start_phase(following, at.state, self.ready.data, init_key)
@@ -225,7 +230,7 @@ class Run(Endings):
         told = self._told(phase, key)
         rows, draw_rows = loop.capacity(told[0])
         buffers = loop.make_buffers(told, rows, draw_rows)
-        looks = self._looks(total)
+        looks = self._looks(total) if phase.validated else []
         # the very first state can be made again; any other is kept on the host
         fresh = at.phase == 0 and at.step == 0
         safe = None if fresh else (to_host(at.state), at.step)
@@ -264,7 +269,7 @@ class Run(Endings):
             if before:
                 length = max(1, min(rows, _next_length(taken, seconds)))
                 self._warn_of_cost(phase, seconds / taken, total)
-        if last and self.watch is not None and self.watch.patience is not None:
+        if self.watch is not None and self.watch.patience is not None:
             at.state = at.state if at.best is None else jax.device_put(at.best)
         return True
 

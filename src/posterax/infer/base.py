@@ -31,6 +31,7 @@ class Plan(eqx.Module):
     targets: Targets = eqx.field(static=True)
     # how many of the last phase's steps an earlier fit took, which this one continues
     before: Any = eqx.field(default_factory=lambda: jnp.zeros((), jnp.int32))
+    inputs: Any = None  # a minibatch of the inputs by shape and type
 
 
 class Draw(NamedTuple):
@@ -65,6 +66,7 @@ class Phase(eqx.Module):
     title: ClassVar[str] = "fitting"
     full_batch: ClassVar[bool] = False
     keeps_draws: ClassVar[bool] = False
+    validated: ClassVar[bool] = True  # whether held-out data is looked at on the way
 
     def length(self) -> int:
         """Number of steps; 0 makes the phase atomic (``init`` alone, redone whole on resume)."""
@@ -96,6 +98,10 @@ class Phase(eqx.Module):
     def done(self, state: Any) -> jax.Array:
         """Whether to stop before ``length`` steps."""
         return jnp.zeros((), bool)
+
+    def reopened(self, state: Any) -> Any:
+        """The state of the phase before, where ``resume`` means more of its steps; or ``None``."""
+        return None
 
     def blame(self, state: Any, term: str) -> str:
         """Which part of the objective a non-finite term is, and what to try."""
@@ -130,6 +136,10 @@ class Method(eqx.Module):
         """The phases in order."""
         raise NotImplementedError
 
+    def label(self) -> str:
+        """What errors call it."""
+        return type(self).__name__
+
     def identity(self) -> str:
         """What a checkpoint knows this method by: any other setting must change it."""
         return repr(self)
@@ -160,13 +170,15 @@ def make_optimizer(
     if optimizer is not None:
         return optimizer
 
-    def rate(step: jax.Array) -> jax.Array:
-        if schedule == "constant":
-            return learning_rate
-        done = jnp.minimum(step / jnp.maximum(plan.steps, 1), 1.0)
-        return learning_rate * 0.5 * (1 + jnp.cos(jnp.pi * done))
+    return adam(lambda step: rate_at(learning_rate, schedule, plan, step))
 
-    return adam(rate)
+
+def rate_at(learning_rate: Any, schedule: str, plan: Plan, step: jax.Array) -> jax.Array:
+    """The learning rate at a step: it falls to zero over the fit, or stays as it is."""
+    if schedule == "constant":
+        return learning_rate
+    done = jnp.minimum(step / jnp.maximum(plan.steps, 1), 1.0)
+    return learning_rate * 0.5 * (1 + jnp.cos(jnp.pi * done))
 
 
 def check_optimizer(optimizer: Any, learning_rate: Any, schedule: str) -> None:

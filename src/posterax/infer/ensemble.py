@@ -1,7 +1,7 @@
 r"""Deep ensembles (Lakshminarayanan et al. 2017): networks from different starts, side by side."""
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -9,31 +9,57 @@ import jax.numpy as jnp
 
 from .._checks import whole
 from .._noise import noise_key
+from .._tree import tree_size
 from ..data import Batch, Data
 from ..model import Model
 from ..posteriors import Draws, GaussianMixture, Posterior
 from .base import Draw, Info, Method, Phase, Plan, Start, check_optimizer, choose
-from .bayes_by_backprop import BayesByBackprop, VariationalPhase, VariationalState
+from .bayes_by_backprop import BayesByBackprop
+from .chains import over_devices
+from .ensemble_variants import Own, Variant
+from .mean_field import VariationalPhase
 from .point import MaximumAPosteriori, MaximumLikelihood
+
+UNROLLED_WORK = 500_000  # products of a member's pass from which a CPU gains by single members
+UNROLLED_ARRAYS = 96  # of all members: each is code to compile
+VARIANT = 2**31 - 1  # number of the key for what is a member's own
+
+
+class Member(NamedTuple):
+    """The state of a member's phase, and what is its own."""
+
+    state: Any
+    own: Own
 
 
 class EnsemblePhase(Phase):
-    """The phase of one member, vmapped over all of them."""
+    """The phase of one member, for all of them.
+
+    The state is a ``Member`` whose arrays have a leading axis, stepped under ``vmap`` and laid
+    over the devices where there are several; or, ``unrolled``, a tuple of members whose steps
+    follow one another in the program, which a CPU runs in parallel where it can.
+    """
 
     member: Phase
     members: int = eqx.field(static=True)
+    variant: Variant
     temperatures: Any = None  # (members,), where they differ
+    unrolled: bool = eqx.field(static=True, default=False)
 
     title: ClassVar[str] = "training members"
 
     def init(self, previous: Start, data: Data | None, key: jax.Array) -> Any:
-        def one(index: jax.Array, key: jax.Array) -> Any:
+        def one(index: jax.Array, key: jax.Array) -> Member:
+            own = self.variant.draw(self.model, data, jax.random.fold_in(key, VARIANT))
             if previous.given:
-                return self.member.init(self._start_of(index, previous), data, key)
+                return Member(self.member.init(self._start_of(index, previous), data, key), own)
             fresh = previous._replace(parameters=self.model.init(key))
-            return self.member.init(fresh, data, key)
+            return Member(self.member.init(fresh, data, key), own)
 
-        return jax.vmap(one)(jnp.arange(self.members), jax.random.split(key, self.members))
+        all_ = jax.vmap(one)(jnp.arange(self.members), jax.random.split(key, self.members))
+        if not self.unrolled:
+            return over_devices(all_, self.members)
+        return tuple(jax.tree.map(lambda a, i=i: a[i], all_) for i in range(self.members))
 
     def _start_of(self, index: jax.Array, previous: Start) -> Start:
         """A member begins where the same member of an earlier ensemble is."""
@@ -53,30 +79,65 @@ class EnsemblePhase(Phase):
             )
         return start
 
+    def _each(self, function: Any, state: Any, *more: Any) -> Any:
+        """``function`` of every member; what it returns is laid out as the state is."""
+        if not self.unrolled:
+            return jax.vmap(function)(state, *more)
+        given = [jax.tree.map(lambda a, i=i: a[i], more) for i in range(self.members)]
+        return tuple(function(one, *rest) for one, rest in zip(state, given, strict=True))
+
+    def _together(self, state: Any) -> Any:
+        """What ``_each`` returned, as arrays with a leading axis of members."""
+        return jax.tree.map(lambda *a: jnp.stack(a), *state) if self.unrolled else state
+
     def step(self, state: Any, batch: Batch, key: jax.Array) -> tuple[Any, Info]:
-        def one(state: Any, key: jax.Array, temperature: Any) -> Any:
-            member: Any = self.member
+        def one(now: Member, key: jax.Array, temperature: Any) -> Any:
+            member: Any = self.variant.phase(self.member, now.own)
             if temperature is not None:
                 member = eqx.tree_at(lambda m: m.temperature, member, temperature)
-            return member.step(state, batch, key)
+            seen = self.variant.batch(self.model, batch, now.own)
+            new, info = member.step(now.state, seen, key)
+            return Member(new, now.own), info.terms
 
         keys = jax.random.split(noise_key(key), self.members)
-        state, info = jax.vmap(one)(state, keys, self.temperatures)
-        return state, Info(jax.tree.map(jnp.mean, info.terms))
+        found = self._each(one, state, keys, self.temperatures)
+        state, terms = zip(*found, strict=True) if self.unrolled else found
+        return state, Info(jax.tree.map(jnp.mean, self._together(terms)))
 
     def report(self, state: Any, key: jax.Array) -> dict[str, jax.Array]:
+        def one(now: Member, key: jax.Array) -> dict[str, jax.Array]:
+            return self.variant.phase(self.member, now.own).report(now.state, key)
+
         keys = jax.random.split(noise_key(key), self.members)
-        return jax.tree.map(jnp.mean, jax.vmap(self.member.report)(state, keys))
+        return jax.tree.map(jnp.mean, self._together(self._each(one, state, keys)))
 
     def blame(self, state: Any, term: str) -> str:
-        return self.member.blame(state, term)
+        return self.member.blame(self._together(state).state, term)
 
     def finish(self, state: Any, draws: Draw | None) -> Posterior:
         model, targets = self.model, self.plan.targets
-        if isinstance(state, VariationalState):
+        state = self._together(state).state
+        if isinstance(self.member, VariationalPhase):
             return GaussianMixture(model, state.state, targets, mu=state.mu, rho=state.rho)
         params, network_state = jax.tree.map(lambda a: a[None], (state.params, state.state))
         return Draws(model, network_state, targets, draws=params, own_state=True)
+
+
+def faster_unrolled(model: Model, plan: Plan, members: int) -> bool:
+    """Whether members are faster one by one than under ``vmap``.
+
+    On a CPU products of single members run beside one another, and a batched product of small
+    matrices does not run in parallel; a step must have enough to do for that to show, and the
+    program grows with the members. Convolutions gain nothing. A GPU wants one large kernel.
+    """
+    weights = jax.tree.leaves(model.parameters)
+    return (
+        jax.default_backend() == "cpu"
+        and jax.device_count() == 1
+        and 1 < members <= UNROLLED_ARRAYS / len(weights)
+        and all(w.ndim <= 2 for w in weights)
+        and plan.batch_size * tree_size(weights) >= UNROLLED_WORK
+    )
 
 
 class DeepEnsemble(Method):
@@ -95,6 +156,10 @@ class DeepEnsemble(Method):
         learning_rate: the step size of Adam; a method inside brings its own.
         schedule: ``"cosine"`` or ``"constant"``.
         optimizer: any optax transformation instead of Adam.
+        bootstrap: every member sees a resample of the data, drawn with replacement.
+        anchored: every member has its prior around a draw of its own from the prior; with
+            ``"targets"`` each has noisy targets of its own as well. For ``inside="map"`` and
+            Gaussian priors.
 
     Example:
         >>> import posterax as px
@@ -102,6 +167,14 @@ class DeepEnsemble(Method):
         5
         >>> px.DeepEnsemble(members=3, inside=px.BayesByBackprop(temperature=0.5)).members
         3
+        >>> px.DeepEnsemble(members=10, anchored="targets").anchored
+        'targets'
+
+    Reference:
+        Lakshminarayanan, Pritzel and Blundell, *Simple and scalable predictive uncertainty
+        estimation using deep ensembles*, NeurIPS 2017; anchors: Pearce, Leibfried and Brintrup,
+        *Uncertainty in neural networks: approximately Bayesian ensembling*, AISTATS 2020. The
+        adversarial training of the first is not included.
     """
 
     members: int = 5
@@ -110,11 +183,14 @@ class DeepEnsemble(Method):
     learning_rate: float = 1e-3
     schedule: str = "cosine"
     optimizer: Any = None
+    bootstrap: bool = False
+    anchored: bool | str = False
 
     def __check_init__(self) -> None:
         whole("members", self.members)
         check_optimizer(self.optimizer, self.learning_rate, self.schedule)
         self._check_temperatures()
+        self._check_variant()
         if not isinstance(self.inside, Method):
             choose("inside", self.inside, ("map", "ml"))
         elif not isinstance(self.inside, BayesByBackprop | MaximumLikelihood):
@@ -122,6 +198,12 @@ class DeepEnsemble(Method):
                 "inside must be 'map', 'ml', or a method that optimises (px.BayesByBackprop, "
                 "px.MaximumAPosteriori, px.MaximumLikelihood), got "
                 f"{type(self.inside).__name__}"
+            )
+        elif isinstance(self.inside, BayesByBackprop) and not self.inside.shifts_and_scales:
+            raise ValueError(
+                "inside: the posterior is a mixture of mean-field Gaussians; leave family, "
+                "objective and gradient of px.BayesByBackprop as they are, or fit without "
+                "px.DeepEnsemble"
             )
         elif (self.learning_rate, self.schedule, self.optimizer) != (1e-3, "cosine", None):
             raise ValueError(
@@ -141,6 +223,24 @@ class DeepEnsemble(Method):
                 f"got {self.temperatures!r}"
             )
 
+    def _check_variant(self) -> None:
+        if not isinstance(self.bootstrap, bool):
+            raise ValueError(f"bootstrap must be True or False, got {self.bootstrap!r}")
+        if not isinstance(self.anchored, bool) and self.anchored != "targets":
+            raise ValueError(f"anchored must be True, False or 'targets', got {self.anchored!r}")
+        if not self.anchored:
+            return
+        if self.inside != "map" and not isinstance(self.inside, MaximumAPosteriori):
+            raise ValueError(
+                "anchored members are maxima a posteriori, each under a prior around its anchor: "
+                "take inside='map', or bootstrap=True in its place"
+            )
+        if self.anchored == "targets" and self.bootstrap:
+            raise ValueError(
+                "anchored='targets' and bootstrap=True both make the data random: take "
+                "anchored=True with bootstrap=True, or anchored='targets' alone"
+            )
+
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
         method = self.inside
         if not isinstance(method, Method):
@@ -149,5 +249,8 @@ class DeepEnsemble(Method):
         (member,) = method.phases(model, plan)
         if isinstance(member, VariationalPhase):
             member = dataclasses.replace(member, alone=False)
+        variant = Variant(self.bootstrap, bool(self.anchored), self.anchored == "targets")
+        variant.check(model)
         ladder = None if self.temperatures is None else jnp.asarray(self.temperatures)
-        return [EnsemblePhase(model, plan, member, self.members, ladder)]
+        unrolled = faster_unrolled(model, plan, self.members)
+        return [EnsemblePhase(model, plan, member, self.members, variant, ladder, unrolled)]

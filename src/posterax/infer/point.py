@@ -54,16 +54,19 @@ class PointPhase(Phase):
         params = previous.parameters
         return PointState(params, previous.state, self._optimizer().init(params))
 
-    def step(self, state: PointState, batch: Batch, key: jax.Array) -> tuple[PointState, Info]:
+    def objective(
+        self, params: Parameters, state: Any, batch: Batch, key: jax.Array
+    ) -> tuple[jax.Array, Any]:
+        """What is minimised, on a minibatch; its parts, and the network's new state."""
         n, m = self.plan.total, self.plan.batches
+        nll, state = batch_nll(self.model, params, state, batch, key)
+        prior = -self.model.log_prior(params) / n if self.with_prior else jnp.zeros(())
+        return m / n * nll + prior, (nll, prior, state)
 
-        def objective(params: Parameters) -> tuple[jax.Array, Any]:
-            nll, new_state = batch_nll(self.model, params, state.state, batch, key)
-            loss = m / n * nll
-            prior = -self.model.log_prior(params) / n if self.with_prior else jnp.zeros(())
-            return loss + prior, (nll, prior, new_state)
-
-        grads, (nll, prior, new_state) = jax.grad(objective, has_aux=True)(state.params)
+    def step(self, state: PointState, batch: Batch, key: jax.Array) -> tuple[PointState, Info]:
+        grads, (nll, prior, new_state) = jax.grad(self.objective, has_aux=True)(
+            state.params, state.state, batch, key
+        )
         updates, optimizer = self._optimizer().update(grads, state.optimizer, state.params)
         params = optax.apply_updates(state.params, updates)
         terms = {"nll": mean_nll(nll, batch)} | ({"prior": prior} if self.with_prior else {})

@@ -22,9 +22,10 @@ AXIS = "batch"  # the name of the examples' axis, for batch normalisation
 
 def _accepts(function: Callable[..., Any], name: str) -> bool:
     try:
-        return name in inspect.signature(function).parameters
+        found = inspect.signature(function).parameters.get(name)
     except (TypeError, ValueError):
         return False
+    return found is not None and type(found.default) is not float  # dropout=0.1 is no switch
 
 
 class EquinoxNetwork(Network):
@@ -44,10 +45,19 @@ class EquinoxNetwork(Network):
         self.keyed = _accepts(type(module).__call__, "key")
 
     def apply(
-        self, params: Any, state: Any, x: Any, key: jax.Array | None, training: bool
+        self,
+        params: Any,
+        state: Any,
+        x: Any,
+        key: jax.Array | None,
+        training: bool,
+        dropout: bool | None = None,
     ) -> tuple[Any, Any]:
         module = eqx.combine(params, self.static)
         module = eqx.nn.inference_mode(module, value=not training)
+        if dropout is not None and dropout != training:
+            flags = lambda m: [layer.inference for layer in _dropout_layers(m)]  # noqa: E731
+            module = eqx.tree_at(flags, module, replace_fn=lambda _: not dropout)
         own = jax.tree.map(lambda a: a, state)  # Equinox lets a state be used only once
         if self.batched:
             return module(x), state
@@ -87,17 +97,34 @@ class PlainNetwork(Network):
     others: Any = None  # what of Equinox modules among the params is no weight
 
     def apply(
-        self, params: Any, state: Any, x: Any, key: jax.Array | None, training: bool
+        self,
+        params: Any,
+        state: Any,
+        x: Any,
+        key: jax.Array | None,
+        training: bool,
+        dropout: bool | None = None,
     ) -> tuple[Any, Any]:
-        options = {
-            name: value
-            for name, value in (("key", key), ("training", training))
-            if _accepts(self.function, name)
-        }
+        dropout = training if dropout is None else dropout
+        switches = {"key": key, "training": training, "dropout": dropout}
+        options = {name: v for name, v in switches.items() if _accepts(self.function, name)}
+        if dropout != training and "key" in options and "dropout" not in options:
+            options |= self._one_switch(options, dropout)
         params = self._whole(params)
         if self.stateful:
             return self.function(params, state, x, **options)
         return self.function(params, x, **options), state
+
+    def _one_switch(self, options: dict[str, Any], dropout: bool) -> dict[str, Any]:
+        """``training`` where it is what turns dropout on, and nothing else hangs on it."""
+        if "training" not in options:
+            return {}
+        if self.stateful:
+            raise ValueError(
+                "network: apply(params, state, x) has one switch, training, for its state and for "
+                "dropout, which stays on at prediction: let it take dropout (True or False) too"
+            )
+        return {"training": dropout}
 
     def _whole(self, params: Any) -> Any:
         return params if self.others is None else eqx.combine(params, self.others)
@@ -124,7 +151,13 @@ class FlaxNetwork(Network):
         self.graph, self.params, self.streams, self.state = parts
 
     def apply(
-        self, params: Any, state: Any, x: Any, key: jax.Array | None, training: bool
+        self,
+        params: Any,
+        state: Any,
+        x: Any,
+        key: jax.Array | None,
+        training: bool,
+        dropout: bool | None = None,
     ) -> tuple[Any, Any]:
         from flax import nnx
 
@@ -132,6 +165,8 @@ class FlaxNetwork(Network):
         params, own_state = jax.tree.map(lambda a: a, (params, state))
         module = nnx.merge(self.graph, params, self._seeded(key), own_state)
         (module.train if training else module.eval)()
+        if dropout is not None:  # running averages have another flag
+            module.set_attributes(deterministic=not dropout, raise_if_not_found=False)
         outputs = module(x)
         parts: Any = nnx.split(module, nnx.Param, nnx.RngState, ...)
         return outputs, parts[-1] if training else state
@@ -168,7 +203,8 @@ def as_network(network: Any) -> Network:
         network: an Equinox module, ``(module, state)`` for a stateful one, a Flax NNX module,
             ``(params, apply)`` with a batched ``apply(params, x)``, or
             ``(params, state, apply)`` with ``apply(params, state, x) → (outputs, state)``.
-            ``apply`` may also take ``key`` and ``training``.
+            ``apply`` may also take ``key``, ``training`` and ``dropout`` (which is ``training``
+            but for methods that leave dropout on at prediction).
 
     Example:
         >>> import jax.numpy as jnp
@@ -211,6 +247,19 @@ def _hint(network: Any) -> str:
             "px.networks.from_torch(network, module.state_dict())"
         )
     return ""
+
+
+def _dropout_layers(module: Any) -> list[Any]:
+    """Layers with a flag for prediction and no state: whoever has one keeps running averages."""
+    layers: list[Any] = []
+
+    def look(node: Any) -> bool:
+        if hasattr(node, "inference") and not nodes(node, eqx.nn.StateIndex):
+            layers.append(node)
+        return False
+
+    jax.tree.leaves(module, is_leaf=look)
+    return layers
 
 
 def nodes(tree: Any, kind: type) -> dict[str, Any]:

@@ -20,9 +20,25 @@ class Network(eqx.Module):
     state: Any
 
     def apply(
-        self, params: Any, state: Any, x: Any, key: jax.Array | None, training: bool
+        self,
+        params: Any,
+        state: Any,
+        x: Any,
+        key: jax.Array | None,
+        training: bool,
+        dropout: bool | None = None,
     ) -> tuple[Any, Any]:
-        """Outputs for a batch, and the state after it (running averages and the like)."""
+        """Outputs for a batch, and the state after it (running averages and the like).
+
+        Args:
+            params: the weights.
+            state: the state before.
+            x: a batch of inputs.
+            key: of the network's own randomness.
+            training: whether normalisation uses the batch and the state moves.
+            dropout: whether dropout is on; by default as in training. Without ``training`` it is
+                on alone: normalisation keeps to its running averages.
+        """
         raise NotImplementedError
 
     def init(self, key: jax.Array) -> Any:

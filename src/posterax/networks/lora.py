@@ -23,9 +23,15 @@ class LowRank(Network):
     fixed: Any  # W, the weights that the additions go to, and all others
 
     def apply(
-        self, params: Any, state: Any, x: Any, key: jax.Array | None, training: bool
+        self,
+        params: Any,
+        state: Any,
+        x: Any,
+        key: jax.Array | None,
+        training: bool,
+        dropout: bool | None = None,
     ) -> tuple[Any, Any]:
-        return self.network.apply(self._added(params), state, x, key, training)
+        return self.network.apply(self._added(params), state, x, key, training, dropout)
 
     def _added(self, params: Any) -> Any:
         dtype = jax.tree.leaves(params)[0].dtype

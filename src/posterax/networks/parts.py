@@ -97,11 +97,17 @@ class FrozenNetwork(Network):
         self.network = eqx.tree_at(lambda n: n.params, network, None)
 
     def apply(
-        self, params: Any, state: Any, x: Any, key: jax.Array | None, training: bool
+        self,
+        params: Any,
+        state: Any,
+        x: Any,
+        key: jax.Array | None,
+        training: bool,
+        dropout: bool | None = None,
     ) -> tuple[Any, Any]:
         dtype = jax.tree.leaves(params)[0].dtype
         fixed = jax.tree.map(lambda a: a.astype(dtype), self.fixed)
-        return self.network.apply(eqx.combine(params, fixed), state, x, key, training)
+        return self.network.apply(eqx.combine(params, fixed), state, x, key, training, dropout)
 
     def fingerprint(self, *, widths: bool = False) -> str:
         whole = eqx.combine(self.params, self.fixed)

@@ -3,23 +3,31 @@
 from .base import Evidence, Posterior, Record
 from .correlated import FullGaussian, LowRankGaussian
 from .draws import Draws, Point
+from .dropout import DropoutPosterior
 from .enumerated import Enumerated
+from .factorized import Factorized
 from .gaussian import MeanFieldGaussian
+from .laplace import LaplaceGaussian
 from .mixture import GaussianMixture
 from .prior import PriorPosterior, before_data
+from .radial import Radial
 from .weighted import WeightedDraws
 
 __all__ = [
     "Draws",
+    "DropoutPosterior",
     "Enumerated",
     "Evidence",
+    "Factorized",
     "FullGaussian",
     "GaussianMixture",
+    "LaplaceGaussian",
     "LowRankGaussian",
     "MeanFieldGaussian",
     "Point",
     "Posterior",
     "PriorPosterior",
+    "Radial",
     "Record",
     "WeightedDraws",
     "before_data",

@@ -48,7 +48,11 @@ class Record:
 
 
 class Evidence(NamedTuple):
-    """log p(D) in nats, and the standard error of that logarithm (0 where it is exact)."""
+    """log p(D) in nats, and the standard error of that logarithm.
+
+    The error is of sampling: 0 where the value is exact (``px.Enumeration``) or an approximation
+    that nothing random enters (``px.Laplace``).
+    """
 
     value: float
     error: float
@@ -125,7 +129,8 @@ class Posterior(eqx.Module):
             raise ValueError(
                 f"log_evidence: this posterior of {method or type(self).__name__} has none; "
                 "px.ImportanceSampling and px.SMC estimate it, once they ran to their end, and "
-                "px.Enumeration has it exactly where all weights are on a grid"
+                "px.Enumeration has it exactly where all weights are on a grid; px.Laplace "
+                "approximates it"
             )
         return self.evidence
 

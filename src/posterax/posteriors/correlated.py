@@ -1,6 +1,5 @@
 """Gaussian posteriors in which weights are correlated: a full covariance, or one of low rank."""
 
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -60,8 +59,15 @@ class FullGaussian(Correlated):
         """log N(w | μ, L Lᵀ) of all parameters that are no points."""
         away = self.flat(parameters) - self.flat(self.mu)
         noise = solve_triangular(self.cholesky, away, lower=True)
-        log_det = jnp.sum(jnp.log(jnp.abs(jnp.diag(self.cholesky))))
-        return -0.5 * noise @ noise - log_det - 0.5 * LOG_2PI * len(away)
+        return -0.5 * noise @ noise - self._log_root() - 0.5 * LOG_2PI * len(away)
+
+    def entropy(self) -> jax.Array:
+        """−E log q(w) = log |L| + D/2 (1 + log 2π)."""
+        return self._log_root() + 0.5 * (1 + LOG_2PI) * len(self.cholesky)
+
+    def _log_root(self) -> jax.Array:
+        """log |L|, half the log determinant of the covariance."""
+        return jnp.sum(jnp.log(jnp.abs(jnp.diag(self.cholesky))))
 
 
 class LowRankGaussian(Correlated):
@@ -93,12 +99,24 @@ class LowRankGaussian(Correlated):
         """
         sigma = ravel_pytree(self.sigma)[0]
         z = (self.flat(parameters) - self.flat(self.mu)) / sigma
-        scaled = self.factor / sigma[:, None]
-        small = jnp.linalg.cholesky(jnp.eye(scaled.shape[1]) + scaled.T @ scaled)
-        seen = scaled.T @ z
-        square = z @ z - seen @ cho_solve((small, True), seen)
-        log_det = jnp.sum(jnp.log(sigma)) + jnp.sum(jnp.log(jnp.diag(small)))
-        return -0.5 * square - log_det - 0.5 * LOG_2PI * len(z)
+        seen = (self.factor / sigma[:, None]).T @ z
+        square = z @ z - seen @ cho_solve((self._small(), True), seen)
+        return -0.5 * square - self._log_root() - 0.5 * LOG_2PI * len(z)
+
+    def entropy(self) -> jax.Array:
+        """−E log q(w) = ½ log |diag(σ²) + F Fᵀ| + D/2 (1 + log 2π)."""
+        return self._log_root() + 0.5 * (1 + LOG_2PI) * len(self.factor)
+
+    def _small(self) -> jax.Array:
+        """The Cholesky factor of C = I + GᵀG, G = F/σ."""
+        scaled = self.factor / ravel_pytree(self.sigma)[0][:, None]
+        identity = jnp.eye(scaled.shape[1], dtype=scaled.dtype)
+        return jnp.linalg.cholesky(identity + scaled.T @ scaled)
+
+    def _log_root(self) -> jax.Array:
+        """Half the log determinant of the covariance."""
+        own = jnp.sum(jnp.log(ravel_pytree(self.sigma)[0]))
+        return own + jnp.sum(jnp.log(jnp.diag(self._small())))
 
 
 def refuse_large_covariance(model: Model, what: str, instead: str, matrices: int = 1) -> None:

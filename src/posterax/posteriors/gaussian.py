@@ -47,3 +47,10 @@ class MeanFieldGaussian(Symmetric):
 
         terms = jax.tree.map(one, self.mu, self.rho, parameters)
         return jax.tree.reduce(jnp.add, terms)
+
+    def entropy(self) -> jax.Array:
+        """−E log q(w) = Σᵢ log σᵢ + ½ (1 + log 2π) over all parameters that are not points."""
+        terms = jax.tree.map(
+            lambda r: jnp.sum(jnp.log(softplus(r)) + 0.5 * (1 + LOG_2PI)), self.rho
+        )
+        return jax.tree.reduce(jnp.add, terms)

@@ -34,6 +34,10 @@ class Symmetric(Posterior):
         """δ, a tree like the parameters with ``None`` for points."""
         raise NotImplementedError
 
+    def entropy(self) -> jax.Array:
+        """−E log q(w) in nats, over all parameters that are no points."""
+        raise NotImplementedError
+
     def particles(self, key: jax.Array, samples: int | None) -> Particles:
         n = 100 if samples is None else samples
         return Particles(Signed(jax.random.split(key, n), jnp.ones(n)), jnp.full((n,), 1 / n))

@@ -15,7 +15,8 @@ class Grid(Prior):
     r"""P(w = vₖ) = pₖ: every weight takes one of finitely many values.
 
     There is no density and so no gradient: ``px.Enumeration`` sums over all states,
-    ``px.ImportanceSampling`` and ``px.Metropolis`` sample them. In a
+    ``px.ImportanceSampling`` and ``px.Metropolis`` sample them, and ``px.BlackBoxVI`` finds the
+    best independent probabilities. In a
     [`ByPart`][posterax.priors.ByPart] different arrays have different grids.
 
     Args:

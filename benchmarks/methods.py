@@ -1,0 +1,288 @@
+"""``python -m benchmarks.methods``: one table of all methods, for docs/methods/index.md.
+
+What a method assumes and when to use it is written here. What it costs is measured: seconds of a
+step from two fits of different length, so that compiling, warming up and finishing cancel, over
+those of a step of maximum likelihood on the same batch; what it holds while fitting and what its
+posterior stores are counted, in multiples of the number of weights.
+
+    python -m benchmarks.methods           # measure (about five minutes), save JSON, write the page
+    python -m benchmarks.methods --write   # the page from the JSON
+"""
+
+import argparse
+import json
+import platform
+import statistics
+import time
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+import posterax as px
+from posterax._tree import tree_size
+from posterax.infer import Method
+
+ROOT = Path(__file__).parent.parent
+RESULT, PAGE = ROOT / "benchmarks/results/methods.json", ROOT / "docs/methods/index.md"
+ROWS_OF_DATA, BATCH, ROUNDS = 1000, 100, 3
+GRID = px.priors.Grid([-1.0, 0.0, 1.0])
+
+
+class Row(NamedTuple):
+    """A method: an example of it, the steps to time it over, and words."""
+
+    method: Method
+    page: str
+    steps: int
+    assumes: str
+    limit: str  # what it converges to, given all the time in the world
+    use: str
+    small: bool = False  # a network with a dozen weights that take three values each
+
+
+NOT = "no"
+TABLE = {
+    "maximum likelihood": Row(
+        px.MaximumLikelihood(), "point_estimates", 2000,
+        "one set of weights is enough", NOT, "as a baseline; with very much data",
+    ),
+    "maximum a posteriori": Row(
+        px.MaximumAPosteriori(), "point_estimates", 2000,
+        "one set of weights is enough", NOT, "as a baseline, and as a start for others",
+    ),
+    "simulated annealing": Row(
+        px.SimulatedAnnealing(), "simulated_annealing", 500,
+        "one set of weights is enough", "no: the best point",
+        "few weights, many modes, or no gradient",
+    ),
+    "deep ensemble": Row(
+        px.DeepEnsemble(), "deep_ensembles", 400,
+        "modes that training finds stand for all", NOT,
+        "as the first choice where M networks can be afforded",
+    ),
+    "MC dropout": Row(
+        px.MCDropout(), "dropout", 1000,
+        "a mask of units, independent of the data, times one set of weights", NOT,
+        "a network that is trained with dropout anyway",
+    ),
+    "Bayes by Backprop": Row(
+        px.BayesByBackprop(), "bayes_by_backprop", 1000,
+        "weights are independent and Gaussian, about one mode", NOT,
+        "large networks with minibatches; pruning; learning on with the posterior as prior",
+    ),
+    "full-covariance VI": Row(
+        px.BayesByBackprop(family="full"), "bayes_by_backprop", 30,
+        "weights are jointly Gaussian, about one mode", NOT,
+        "up to some thousand weights whose correlations matter",
+    ),
+    "low-rank VI": Row(
+        px.BayesByBackprop(family="low_rank"), "bayes_by_backprop", 400,
+        "as above, correlations of low rank", NOT, "the same for more weights",
+    ),
+    "radial VI": Row(
+        px.BayesByBackprop(family="radial"), "bayes_by_backprop", 400,
+        "directions and lengths of weights are independent, about one mode", NOT,
+        "where many weights make draws of a Gaussian too long",
+    ),
+    "IVON": Row(
+        px.IVON(), "ivon", 1000,
+        "weights are independent and Gaussian, about one mode", NOT,
+        "the same as Bayes by Backprop, at about the cost of Adam",
+    ),
+    "black-box VI": Row(
+        px.BlackBoxVI(), "black_box", 400,
+        "weights are independent, of any family that can be drawn from", NOT,
+        "discrete weights, or likelihoods without a gradient",
+    ),
+    "Laplace": Row(
+        px.Laplace(), "laplace", 1000,
+        "the posterior is Gaussian about its mode, with the curvature there", NOT,
+        "uncertainty for a network that is trained already; evidence",
+    ),
+    "SWAG": Row(
+        px.SWAG(), "swag", 1000,
+        "steps of SGD about a mode are spread like the posterior", NOT,
+        "a network that is trained by SGD anyway",
+    ),
+    "SVGD": Row(
+        px.SVGD(), "svgd", 400,
+        "particles that repel one another stand for the posterior",
+        "with ever more particles", "a few dozen networks that should differ",
+    ),
+    "SGLD": Row(
+        px.SGLD(), "stochastic_gradient", 500,
+        "steps are small against the posterior", "with ever smaller steps",
+        "more data than fits in a step, and time for many steps",
+    ),
+    "SGHMC": Row(
+        px.SGHMC(), "stochastic_gradient", 500,
+        "steps are small against the posterior", "with ever smaller steps",
+        "the same, and several modes by a cyclical schedule",
+    ),
+    "MCLMC": Row(
+        px.MCLMC(), "microcanonical", 500,
+        "steps are small against the posterior", "with ever smaller steps, or adjusted=True",
+        "the posterior itself, for thousands of weights and more",
+    ),
+    "HMC": Row(
+        px.HMC(), "hamiltonian", 50, "nothing but time", "yes",
+        "the posterior itself, with trajectories of known length",
+    ),
+    "NUTS": Row(
+        px.NUTS(), "hamiltonian", 10, "nothing but time", "yes",
+        "the posterior itself, for some hundred weights, as a reference",
+    ),
+    "Metropolis": Row(
+        px.Metropolis(), "metropolis", 500, "nothing but much time", "yes",
+        "few weights, or discrete ones, or no gradient",
+    ),
+    "SMC": Row(
+        px.SMC(), "smc", 0, "nothing but time", "yes, with ever more particles",
+        "several modes; evidence",
+    ),
+    "importance sampling": Row(
+        px.ImportanceSampling(), "importance_sampling", 50,
+        "the proposal covers the posterior", "yes, with ever more candidates",
+        "a handful of weights; evidence; correcting another method",
+    ),
+    "enumeration": Row(
+        px.Enumeration(), "enumeration", 0, "weights take few values", "exact at once",
+        "up to some twenty discrete weights; checking other methods", small=True,
+    ),
+}  # fmt: skip
+
+
+def problem(row: Row) -> tuple[px.Model, tuple[np.ndarray, np.ndarray]]:
+    """A regression network with two layers of 50 units, or a tiny one with discrete weights."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(ROWS_OF_DATA, 8)).astype("float32")
+    y = np.sin(x[:, 0]) + x[:, 1] * x[:, 2] + 0.1 * rng.normal(size=ROWS_OF_DATA)
+    hidden, inputs, prior = ((2,), 2, GRID) if row.small else ((50, 50), 8, px.priors.Gaussian(1.0))
+    network = px.networks.MLP(inputs, 1, hidden, key=0)
+    return px.Model(network, prior, px.likelihoods.Gaussian(0.1)), (x[:, :inputs], y)
+
+
+def seconds_per_step(row: Row, full: bool) -> tuple[float | None, px.Posterior]:
+    """From two fits of different length; ``None`` for a method that has no steps to choose."""
+    model, data = problem(row)
+    options: dict[str, Any] = {"progress": False} | ({} if full else {"batch_size": BATCH})
+    if row.method.counts == "nothing":
+        return None, px.fit(model, data, row.method, key=0, **options)
+    times: dict[int, list[float]] = {1: [], 3: []}
+    for turn in range(ROUNDS + 1):  # the first compiles
+        for factor, found in times.items():
+            began = time.perf_counter()
+            posterior = px.fit(
+                model, data, row.method, steps=factor * row.steps, key=0, thin=row.steps, **options
+            )
+            if turn:
+                found.append(time.perf_counter() - began)
+    spent = [(long - short) / (2 * row.steps) for short, long in zip(*times.values(), strict=True)]
+    return statistics.median(spent), posterior
+
+
+def stored(posterior: px.Posterior) -> int:
+    """How many numbers of a posterior are its own."""
+    own = {k: v for k, v in vars(posterior).items() if k not in ("model", "state", "record")}
+    return tree_size([v for v in jax.tree.leaves(own) if hasattr(v, "shape")])
+
+
+def measure() -> dict[str, Any]:
+    """Costs of all methods, in one run."""
+    base: dict[bool, float] = {}
+    found: dict[str, Any] = {}
+    plain = TABLE["maximum likelihood"]
+    for name, row in TABLE.items():
+        full = bool(row.method.full_batch)
+        if full not in base:
+            base[full] = seconds_per_step(plain, full)[0] or 0.0
+        with warnings.catch_warnings():  # fits so short are warned of, rightly
+            warnings.simplefilter("ignore")
+            seconds, posterior = seconds_per_step(row, full)
+        weights = tree_size(posterior.model.parameters)
+        chained = bool(getattr(posterior, "chained", False))
+        kept = posterior.shape[1] if chained else 1  # type: ignore[attr-defined]
+        found[name] = {
+            "full_batch": full,
+            "ratio": None if seconds is None else seconds / base[full],
+            "held": tree_size(posterior.record.final.state) / weights,
+            "stored": stored(posterior) / weights / kept,
+            "per_draw": chained,
+        }
+        print(name, {k: v if not isinstance(v, float) else round(v, 2) for k, v in
+                     found[name].items()}, flush=True)  # fmt: skip
+    about = {
+        "jax": jax.__version__, "posterax": px.__version__, "python": platform.python_version(),
+        "device": jax.devices()[0].device_kind, "date": time.strftime("%Y-%m-%d"),
+        "rounds": ROUNDS, "network": "8-50-50-1", "data": ROWS_OF_DATA, "batch": BATCH,
+    }  # fmt: skip
+    return {"methods": found, "about": about}
+
+
+def times(value: float | None) -> str:
+    """A multiple with two digits."""
+    if value is None:
+        return "–"
+    return f"{value:.1f} ×" if value < 10 else f"{float(f'{value:.2g}'):,.0f} ×"
+
+
+def page(result: dict[str, Any]) -> str:
+    """docs/methods/index.md."""
+    about = result["about"]
+    heads = (
+        "method", "assumes", "data in a step", "cost of a step", "held while fitting", "stored",
+        "exact in the limit", "when to use",
+    )  # fmt: skip
+    lines = ["| " + " | ".join(heads) + " |", "| --- " * len(heads) + "|"]
+    for name, row in TABLE.items():
+        cost = result["methods"][name]
+        cells = (
+            f"[{name}]({row.page}.md)",
+            row.assumes,
+            "all" if cost["full_batch"] else "a minibatch",
+            times(cost["ratio"]),
+            times(cost["held"]),
+            times(cost["stored"]) + (" a draw" if cost["per_draw"] else ""),
+            row.limit,
+            row.use,
+        )
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join([
+        "# All methods",
+        "",
+        "<!-- written by python -m benchmarks.methods; edit the words there -->",
+        "",
+        *lines,
+        "",
+        "Methods with their default settings (four chains, five members, twenty particles, a full",
+        "covariance of all weights, and so on), so that the cost of a step is that of all chains or",
+        "members together. It is relative to a step of maximum likelihood on as much data: "
+        f"a batch of {about['batch']}",
+        f"of {about['data']:,} examples, or all of them. The network is {about['network']}; with a "
+        "larger one, methods that",
+        "run several networks side by side gain less from doing so. What is held while fitting and",
+        "what a posterior stores are multiples of the number of weights; samplers store so much for",
+        "every draw that is kept. SMC and enumeration have no steps to choose: they run to their "
+        "end.",
+        "",
+        f"Measured on {about['device']}, jax {about['jax']}, {about['date']}, median of "
+        f"{about['rounds']} rounds.",
+        "",
+    ])  # fmt: skip
+
+
+def main() -> None:
+    """Measure or read, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="the page from the last measurement")
+    options = parser.parse_args()
+    if not options.write:
+        RESULT.write_text(json.dumps(measure(), indent=1) + "\n")
+    PAGE.write_text(page(json.loads(RESULT.read_text())))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""How noisy a method's gradient is: the measure by which estimators are compared."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from ._checks import whole
+from ._keys import KeyLike, as_key
+from .infer import Method
+from .model import Model
+from .posteriors import Posterior
+from .prepare import make_start, prepare
+
+# keeps the gradient as its state, and moves nothing
+RECORDER = optax.GradientTransformation(
+    lambda params: jax.tree.map(jnp.zeros_like, params),
+    lambda grads, state, params=None: (jax.tree.map(jnp.zeros_like, grads), grads),
+)
+
+
+class GradientMoments(NamedTuple):
+    """Mean and variance of one step's gradient, trees like the optimiser's {mu, rho, …}."""
+
+    mean: Any
+    variance: Any
+
+    @property
+    def average(self) -> float:
+        """The variance averaged over all variational parameters."""
+        parts = [np.ravel(part) for part in jax.tree.leaves(self.variance)]
+        return float(np.mean(np.concatenate(parts)))
+
+
+def gradient_moments(
+    model: Model,
+    data: Any,
+    method: Method,
+    posterior: Posterior,
+    *,
+    repeats: int = 1000,
+    key: KeyLike = 0,
+) -> GradientMoments:
+    r"""Mean and variance of the gradient that ``method`` would follow from ``posterior`` on.
+
+    The first step is taken ``repeats`` times, on all data, with a new key each; the variational
+    parameters stay where they are. As many steps before that are not counted, so that a control
+    variate knows its coefficient.
+
+    Args:
+        model: the model.
+        data: (x, y) or (x, y, weight).
+        method: ``px.BlackBoxVI`` or ``px.BayesByBackprop``, with its number of samples.
+        posterior: q, where the gradient is measured; of the family of the method.
+        repeats: how often.
+        key: an int or a JAX key.
+
+    Example:
+        >>> import numpy as np
+        >>> import posterax as px
+        >>> from posterax.gradients import gradient_moments
+        >>> x = np.linspace(-1, 1, 16)[:, None].astype("float32")
+        >>> network = {"w": np.ones((1, 1), "float32")}, lambda p, x: x @ p["w"]
+        >>> model = px.Model(network, px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.5))
+        >>> start = px.BayesByBackprop(initial_rho=-1.0)
+        >>> q = px.fit(model, (x, x), start, steps=1)
+        >>> reparameterized, score = (
+        ...     gradient_moments(model, (x, x), method, q).average
+        ...     for method in (px.BayesByBackprop(samples=4), px.BlackBoxVI(samples=4))
+        ... )
+        >>> reparameterized < score
+        True
+    """
+    repeats = whole("repeats", repeats, least=2)
+    if not hasattr(method, "optimizer"):
+        raise TypeError(f"method: {type(method).__name__} has no optimizer that gradients go to")
+    fields: Any = {"optimizer": RECORDER}
+    method = dataclasses.replace(method, **fields)
+    ready = prepare(model, data, method, None, 1, _rows(data))
+    phase = method.phases(ready.model, ready.plan)[0]
+    start = make_start(posterior, ready.model)
+    mean, variance = _repeat(phase, start, ready.data, as_key(key), jnp.arange(2 * repeats))
+    return GradientMoments(mean, variance)
+
+
+def _rows(data: Any) -> int | None:
+    """All of them."""
+    return len(data[1]) if isinstance(data, tuple) else None
+
+
+@eqx.filter_jit
+def _repeat(phase: Any, start: Any, data: Any, key: jax.Array, numbers: jax.Array) -> Any:
+    state = phase.init(start, None, key)
+    batch, half = data.everything(), len(numbers) // 2
+
+    def one(carry: Any, number: jax.Array) -> Any:
+        state, total, squares, first = carry
+        state, _ = phase.step(state, batch, jax.random.fold_in(key, number))
+        # sums of distances from a gradient that is about the mean: nothing large cancels
+        first = jax.tree.map(lambda f, g: jnp.where(number < half, g, f), first, state.optimizer)
+        away = jax.tree.map(jnp.subtract, state.optimizer, first)
+        return (
+            state,
+            jax.tree.map(jnp.add, total, away),
+            jax.tree.map(lambda s, d: s + jnp.square(d), squares, away),
+            first,
+        ), None
+
+    zeros = jax.tree.map(jnp.zeros_like, state.optimizer)
+    (_, total, squares, first), _ = jax.lax.scan(one, (state, zeros, zeros, zeros), numbers)
+    mean = jax.tree.map(lambda t: t / half, total)
+    variance = jax.tree.map(
+        lambda s, m: (s / half - jnp.square(m)) * half / (half - 1), squares, mean
+    )
+    return jax.tree.map(jnp.add, first, mean), variance
