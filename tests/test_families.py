@@ -100,10 +100,10 @@ def exact_objective(family, scales, x, y, variational):
         pytest.param("full", {"kl": "monte_carlo", "antithetic": True}, marks=pytest.mark.slow),
         ("full", {"gradient": LANDING}),
         pytest.param("low_rank", {"rank": 2}, marks=pytest.mark.slow),
-        ("low_rank", {"rank": 2, "gradient": LANDING}),
+        pytest.param("low_rank", {"rank": 2, "gradient": LANDING}, marks=pytest.mark.slow),
         pytest.param("radial", {}, marks=pytest.mark.slow),
         ("radial", {"gradient": LANDING}),
-        ("mean_field", {"gradient": LANDING}),
+        pytest.param("mean_field", {"gradient": LANDING}, marks=pytest.mark.slow),
     ],
     ids=lambda value: value if isinstance(value, str) else "-".join(map(str, value.values())),
 )
@@ -144,7 +144,10 @@ def test_sticking_the_landing_has_no_variance_at_the_posterior():
 
 @pytest.mark.parametrize(
     ("family", "other"),
-    [("full", px.priors.Gaussian(0.7)), ("low_rank", px.priors.ScaleMixture(0.5, 1.0, 0.2))],
+    [
+        pytest.param("full", px.priors.Gaussian(0.7), marks=pytest.mark.slow),
+        ("low_rank", px.priors.ScaleMixture(0.5, 1.0, 0.2)),
+    ],
     ids=["full", "low_rank"],
 )
 def test_closed_kl_agrees_with_monte_carlo(family, other):

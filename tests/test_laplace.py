@@ -142,6 +142,9 @@ def test_kronecker_posterior(regression):
     mean, std = (ravel_pytree(part)[0] for part in eqx.filter_jit(posterior.moments)())
     np.testing.assert_allclose(std, np.sqrt(np.diag(covariance)), rtol=1e-3)
     assert posterior.as_prior().scale.likelihood["log_noise"].shape == (2,)
+    assert posterior.entropy() == pytest.approx(
+        0.5 * np.linalg.slogdet(2 * np.pi * np.e * covariance)[1], rel=1e-3
+    )
     draws, log_prob = posterior.sample(0, 2), eqx.filter_jit(posterior.log_prob)
     for i in range(2):
         one = jax.tree.map(lambda a, i=i: a[i], draws)

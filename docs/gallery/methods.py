@@ -3,7 +3,7 @@
     python docs/gallery/methods.py [--out FILE] [--quick]
 
 The curve of Blundell et al. (2015) with 100 points on [0, 0.5]; a network with one layer of 30
-tanh units (three for importance sampling, whose candidates are from the prior, and for enumeration,
+SiLU units (three for importance sampling, whose candidates are from the prior, and for enumeration,
 whose weights take three values), noise of 0.05. Saves the picture, and beside it a JSON with the
 epistemic deviation inside and outside of the data.
 """
@@ -70,12 +70,12 @@ def inputs(x: Any) -> np.ndarray:
 
 
 def model(kind: str) -> px.Model:
-    """A network with tanh units; few of them where a method needs few weights."""
+    """A network with SiLU units; few of them where a method needs few weights."""
     prior = px.priors.Gaussian(2.0, fan_in=True)
     if kind == "discrete":
         prior = px.priors.Grid([-1.0, -0.5, 0.5, 1.0])
     width = 30 if kind == "usual" else 3
-    network = px.networks.MLP(1, 1, (width,), activation="tanh", key=0)
+    network = px.networks.MLP(1, 1, (width,), activation="silu", key=0)
     return px.Model(network, prior, px.likelihoods.Gaussian(0.05))
 
 

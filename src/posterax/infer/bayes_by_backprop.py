@@ -124,7 +124,8 @@ class BayesByBackprop(Method):
         if self.family in DISCRETE:
             raise ValueError(
                 f"family={self.family!r}: a discrete draw has no derivative with respect to its "
-                "probabilities, which BayesByBackprop needs; use px.BlackBoxVI"
+                "probabilities, which BayesByBackprop needs; use px.BlackBoxVI() with a "
+                "px.priors.Grid prior"
             )
         choose("family", self.family, NAMES)
         choose("objective", self.objective, ("elbo", "iwae"))

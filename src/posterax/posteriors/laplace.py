@@ -104,6 +104,11 @@ class LaplaceGaussian(Symmetric):
             total -= jnp.sum(jnp.log(d)) + log_scale
         return total
 
+    def entropy(self) -> jax.Array:
+        size = sum(part.arrays["deviation"].size for part in self.parts())
+        # the density at its top is all but the half that a square has on average
+        return 0.5 * size - self.log_prob(self.mu)
+
     # -- blocks and trees
 
     def parts(self) -> Iterator[Part]:
