@@ -13,6 +13,7 @@ import argparse
 import json
 import platform
 import statistics
+import textwrap
 import time
 import warnings
 from pathlib import Path
@@ -46,15 +47,15 @@ class Row(NamedTuple):
 NOT = "no"
 TABLE = {
     "maximum likelihood": Row(
-        px.MaximumLikelihood(), "point_estimates", 2000,
+        px.MaximumLikelihood(), "point_estimates", 500,
         "one set of weights is enough", NOT, "as a baseline; with very much data",
     ),
     "maximum a posteriori": Row(
-        px.MaximumAPosteriori(), "point_estimates", 2000,
+        px.MaximumAPosteriori(), "point_estimates", 500,
         "one set of weights is enough", NOT, "as a baseline, and as a start for others",
     ),
     "simulated annealing": Row(
-        px.SimulatedAnnealing(), "simulated_annealing", 500,
+        px.SimulatedAnnealing(), "simulated_annealing", 200,
         "one set of weights is enough", "no: the best point",
         "few weights, many modes, or no gradient",
     ),
@@ -74,7 +75,7 @@ TABLE = {
         "large networks with minibatches; pruning; learning on with the posterior as prior",
     ),
     "full-covariance VI": Row(
-        px.BayesByBackprop(family="full"), "bayes_by_backprop", 30,
+        px.BayesByBackprop(family="full"), "bayes_by_backprop", 5,
         "weights are jointly Gaussian, about one mode", NOT,
         "up to some thousand weights whose correlations matter",
     ),
@@ -108,43 +109,43 @@ TABLE = {
         "a network that is trained by SGD anyway",
     ),
     "SVGD": Row(
-        px.SVGD(), "svgd", 400,
+        px.SVGD(), "svgd", 200,
         "particles that repel one another stand for the posterior",
         "with ever more particles", "a few dozen networks that should differ",
     ),
     "SGLD": Row(
-        px.SGLD(), "stochastic_gradient", 500,
+        px.SGLD(), "stochastic_gradient", 200,
         "steps are small against the posterior", "with ever smaller steps",
         "more data than fits in a step, and time for many steps",
     ),
     "SGHMC": Row(
-        px.SGHMC(), "stochastic_gradient", 500,
+        px.SGHMC(), "stochastic_gradient", 200,
         "steps are small against the posterior", "with ever smaller steps",
         "the same, and several modes by a cyclical schedule",
     ),
     "MCLMC": Row(
-        px.MCLMC(), "microcanonical", 500,
+        px.MCLMC(warmup=200, ensemble_steps=200), "microcanonical", 100,
         "steps are small against the posterior", "with ever smaller steps, or adjusted=True",
         "the posterior itself, for thousands of weights and more",
     ),
     "HMC": Row(
-        px.HMC(), "hamiltonian", 50, "nothing but time", "yes",
+        px.HMC(warmup=100), "hamiltonian", 10, "nothing but time", "yes",
         "the posterior itself, with trajectories of known length",
     ),
     "NUTS": Row(
-        px.NUTS(), "hamiltonian", 10, "nothing but time", "yes",
+        px.NUTS(warmup=50), "hamiltonian", 5, "nothing but time", "yes",
         "the posterior itself, for some hundred weights, as a reference",
     ),
     "Metropolis": Row(
-        px.Metropolis(), "metropolis", 500, "nothing but much time", "yes",
+        px.Metropolis(warmup=200), "metropolis", 200, "nothing but much time", "yes",
         "few weights, or discrete ones, or no gradient",
     ),
     "SMC": Row(
-        px.SMC(), "smc", 0, "nothing but time", "yes, with ever more particles",
+        px.SMC(particles=200), "smc", 0, "nothing but time", "yes, with ever more particles",
         "several modes; evidence",
     ),
     "importance sampling": Row(
-        px.ImportanceSampling(), "importance_sampling", 50,
+        px.ImportanceSampling(), "importance_sampling", 20,
         "the proposal covers the posterior", "yes, with ever more candidates",
         "a handful of weights; evidence; correcting another method",
     ),
@@ -165,23 +166,25 @@ def problem(row: Row) -> tuple[px.Model, tuple[np.ndarray, np.ndarray]]:
     return px.Model(network, prior, px.likelihoods.Gaussian(0.1)), (x[:, :inputs], y)
 
 
-def seconds_per_step(row: Row, full: bool) -> tuple[float | None, px.Posterior]:
-    """From two fits of different length; ``None`` for a method that has no steps to choose."""
+def fits(row: Row, full: bool) -> tuple[Any, Any]:
+    """A function that gives the seconds of a step, and one that gives the last posterior."""
     model, data = problem(row)
-    options: dict[str, Any] = {"progress": False} | ({} if full else {"batch_size": BATCH})
-    if row.method.counts == "nothing":
-        return None, px.fit(model, data, row.method, key=0, **options)
-    times: dict[int, list[float]] = {1: [], 3: []}
-    for turn in range(ROUNDS + 1):  # the first compiles
-        for factor, found in times.items():
+    options: dict[str, Any] = {"progress": False, "key": 0}
+    options |= {} if full else {"batch_size": BATCH}
+    last: list[px.Posterior] = []
+
+    def seconds() -> float | None:
+        if row.method.counts == "nothing":
+            last[:] = [px.fit(model, data, row.method, **options)]
+            return None
+        spent = []
+        for length in (row.steps, 3 * row.steps):
             began = time.perf_counter()
-            posterior = px.fit(
-                model, data, row.method, steps=factor * row.steps, key=0, thin=row.steps, **options
-            )
-            if turn:
-                found.append(time.perf_counter() - began)
-    spent = [(long - short) / (2 * row.steps) for short, long in zip(*times.values(), strict=True)]
-    return statistics.median(spent), posterior
+            last[:] = [px.fit(model, data, row.method, steps=length, thin=row.steps, **options)]
+            spent.append(time.perf_counter() - began)
+        return (spent[1] - spent[0]) / (2 * row.steps)
+
+    return seconds, lambda: last[0]
 
 
 def stored(posterior: px.Posterior) -> int:
@@ -191,23 +194,25 @@ def stored(posterior: px.Posterior) -> int:
 
 
 def measure() -> dict[str, Any]:
-    """Costs of all methods, in one run."""
-    base: dict[bool, float] = {}
-    found: dict[str, Any] = {}
+    """Costs of all methods, each in turns with the plain step."""
     plain = TABLE["maximum likelihood"]
+    found: dict[str, Any] = {}
     for name, row in TABLE.items():
         full = bool(row.method.full_batch)
-        if full not in base:
-            base[full] = seconds_per_step(plain, full)[0] or 0.0
+        base, _ = fits(plain, full)
+        seconds, posterior_of = fits(row, full)
         with warnings.catch_warnings():  # fits so short are warned of, rightly
             warnings.simplefilter("ignore")
-            seconds, posterior = seconds_per_step(row, full)
+            turns = 1 if row.method.counts == "nothing" else ROUNDS + 1  # the first compiles
+            rounds = [(seconds(), base()) for _ in range(turns)][1:]
+        ratios = [ours / theirs for ours, theirs in rounds if ours is not None and theirs]
+        posterior = posterior_of()
         weights = tree_size(posterior.model.parameters)
         chained = bool(getattr(posterior, "chained", False))
         kept = posterior.shape[1] if chained else 1  # type: ignore[attr-defined]
         found[name] = {
             "full_batch": full,
-            "ratio": None if seconds is None else seconds / base[full],
+            "ratio": statistics.median(ratios) if ratios else None,
             "held": tree_size(posterior.record.final.state) / weights,
             "stored": stored(posterior) / weights / kept,
             "per_draw": chained,
@@ -250,28 +255,24 @@ def page(result: dict[str, Any]) -> str:
             row.use,
         )
         lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join([
-        "# All methods",
-        "",
-        "<!-- written by python -m benchmarks.methods; edit the words there -->",
-        "",
-        *lines,
-        "",
-        "Methods with their default settings (four chains, five members, twenty particles, a full",
-        "covariance of all weights, and so on), so that the cost of a step is that of all chains or",
-        "members together. It is relative to a step of maximum likelihood on as much data: "
-        f"a batch of {about['batch']}",
-        f"of {about['data']:,} examples, or all of them. The network is {about['network']}; with a "
-        "larger one, methods that",
-        "run several networks side by side gain less from doing so. What is held while fitting and",
-        "what a posterior stores are multiples of the number of weights; samplers store so much for",
-        "every draw that is kept. SMC and enumeration have no steps to choose: they run to their "
-        "end.",
-        "",
+    notes = (
+        "Methods with their default settings (four chains, five members, a covariance of all "
+        "weights, and so on; samplers with a short warm-up, SMC with 200 particles), so that the "
+        "cost of a step is that of all chains or members together. It is relative to a step of "
+        f"maximum likelihood on as much data: a batch of {about['batch']} of {about['data']:,} "
+        f"examples, or all of them. The network is {about['network']}; with a larger one, methods "
+        "that run several networks side by side gain less from doing so. What is held while "
+        "fitting and what a posterior stores are multiples of the number of weights; samplers "
+        "store so much for every draw that is kept. SMC and enumeration have no steps to choose: "
+        "they run to their end."
+    )
+    measured = (
         f"Measured on {about['device']}, jax {about['jax']}, {about['date']}, median of "
-        f"{about['rounds']} rounds.",
-        "",
-    ])  # fmt: skip
+        f"{about['rounds']} rounds, by `python -m benchmarks.methods`."
+    )
+    head = ["# All methods", "", "<!-- written by benchmarks/methods.py: edit the words there -->"]
+    wrapped = (textwrap.fill(text, 100) for text in (notes, measured))
+    return "\n".join([*head, "", *lines, "", "\n\n".join(wrapped), ""])
 
 
 def main() -> None:

@@ -3,8 +3,9 @@
     python docs/gallery/methods.py [--out FILE] [--quick]
 
 The curve of Blundell et al. (2015) with 100 points on [0, 0.5]; a network with one layer of 30
-SiLU units, noise of 0.05. Importance sampling, whose candidates are from the prior, and enumeration,
-whose weights take four values, have three units, every tenth point and a noise of 0.3. Saves the picture, and beside it a JSON with the
+SiLU units, noise of 0.05. Methods for few weights (annealing, importance sampling with candidates
+from the prior, enumeration over weights of four values) have three units, every tenth point and a
+noise of 0.3. Saves the picture, and beside it a JSON with the
 epistemic deviation inside and outside of the data.
 """
 
@@ -38,13 +39,13 @@ LONG = {"steps": 5000, "batch_size": 50}
 PANELS = {
     "maximum likelihood": Panel(px.MaximumLikelihood(1e-2), LONG),
     "maximum a posteriori": Panel(px.MaximumAPosteriori(1e-2), LONG),
-    "simulated annealing": Panel(px.SimulatedAnnealing(), {"steps": 200_000}),
+    "simulated annealing": Panel(px.SimulatedAnnealing(), {"steps": 20_000}, "small"),
     "deep ensemble": Panel(px.DeepEnsemble(10, learning_rate=1e-2), LONG),
     "ensemble, anchored": Panel(px.DeepEnsemble(10, anchored=True, learning_rate=1e-2), LONG),
     "ensemble, bootstrap": Panel(px.DeepEnsemble(10, bootstrap=True, learning_rate=1e-2), LONG),
     "MC dropout": Panel(px.MCDropout(0.1, learning_rate=1e-2), LONG),
     "Bayes by Backprop": Panel(px.BayesByBackprop(learning_rate=1e-2), LONG),
-    "IVON": Panel(px.IVON(learning_rate=0.3), LONG),
+    "IVON": Panel(px.IVON(), LONG),
     "black-box VI": Panel(px.BlackBoxVI(samples=32, learning_rate=1e-2), LONG),
     "VI, low rank": Panel(px.BayesByBackprop(family="low_rank", learning_rate=1e-2), LONG),
     "VI, full covariance": Panel(px.BayesByBackprop(family="full", learning_rate=1e-2), LONG),

@@ -43,7 +43,7 @@ def ivon(
     hessian_init: float = 1.0,
     b1: float = 0.9,
     b2: float = 0.99,
-    clip: float = 0.03,
+    clip: float = 0.003,
 ) -> optax.GradientTransformation:
     r"""Natural-gradient variational inference as an optimiser.
 

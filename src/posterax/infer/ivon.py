@@ -269,7 +269,7 @@ class IVON(Method):
     hessian_init: float = 1.0
     b1: float = 0.9
     b2: float | None = None
-    clip: float = 0.03
+    clip: float = 0.003
     samples: int = 1
     temperature: float = 1.0
 
