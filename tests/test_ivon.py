@@ -115,6 +115,32 @@ def test_points_are_trained_and_stay_points():
     assert not np.array_equal(last.weight, model.network.params.layers[1].weight)
 
 
+def test_short_fits_are_let_go_further():
+    # a hundred steps reach what is one away, as does a loop of one's own with the usual clip
+    target = np.ones((50, 3), "float32")
+    network = ({"w": jnp.zeros(3)}, lambda p, x: x * p["w"])
+    model = px.Model(network, px.priors.Gaussian(10.0), px.likelihoods.Gaussian(0.1))
+    posterior = px.fit(model, (target, target), px.IVON(), steps=100, key=0)
+    np.testing.assert_allclose(posterior.moments()[0].network["w"], 1, atol=0.1)
+    assert posterior.history["clipped"][0] == 0  # no gradient yet
+    assert posterior.history["clipped"].max() == 1
+    assert posterior.history["clipped"][-1] < 0.5
+
+
+def test_a_chain_of_transformations_and_a_forgotten_draw():
+    optimizer = optax.chain(optax.clip_by_global_norm(1.0), optim.ivon(0.1, 100))
+    params = {"w": jnp.zeros(2)}
+    state = optimizer.init(params)
+    w, state = optim.draw_weights(0, params, state)
+    updates, state = optimizer.update(w, state, params)
+    assert np.all(np.isfinite(updates["w"]))
+    assert np.all(optim.deviations(state)["w"] > 0)
+    updates, state = optimizer.update(w, state, params)  # at a draw that was not made
+    assert np.all(np.isnan(optim.deviations(state)["w"]))
+    with pytest.raises(TypeError, match="no state of optim"):
+        optim.deviations(optax.adam(0.1).init(params))
+
+
 def test_bad_input():
     with pytest.raises(ValueError, match="b2 must lie between 0 and 1"):
         px.IVON(b2=1.0)

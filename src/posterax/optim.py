@@ -42,8 +42,8 @@ def ivon(
     prior_precision: float = 1.0,
     hessian_init: float = 1.0,
     b1: float = 0.9,
-    b2: float = 0.99,
-    clip: float = 0.003,
+    b2: float = 0.999,
+    clip: float = 0.03,
 ) -> optax.GradientTransformation:
     r"""Natural-gradient variational inference as an optimiser.
 
@@ -56,13 +56,14 @@ def ivon(
         prior_precision: of a Gaussian prior about zero: 1 / scale².
         hessian_init: where the curvature starts: σ is about 1/√(data_size · hessian_init) at first.
         b1: decay of the running gradient.
-        b2: decay of the running curvature: 1/(1 − b2) is the number of steps it looks back.
+        b2: decay of the running curvature, which looks back over 1/(1 − b2) steps. Its estimates
+            are noisy where a batch holds B of N examples: 1 − b2 should be well below B/N.
         clip: ξ; a weight moves by at most ``learning_rate · clip`` in a step.
 
     Example:
         >>> import jax, jax.numpy as jnp, optax
         >>> from posterax import optim
-        >>> optimizer = optim.ivon(0.1, data_size=100, prior_precision=1e-6)
+        >>> optimizer = optim.ivon(0.1, data_size=100, prior_precision=1e-6, b2=0.99)
         >>> params = jnp.zeros(1000)
         >>> state = optimizer.init(params)
         >>> loss = lambda w: jnp.sum(2 * (w - 1) ** 2)  # curvature 4, so σ = 1/√(100 · 4)
@@ -94,7 +95,7 @@ def ivon(
         zeros = jax.tree.map(jnp.zeros_like, params)
         precision = jax.tree.map(lambda p: jnp.full_like(p, first), params)
         size = jnp.asarray(data_size, float)
-        return IVONState(jnp.zeros((), jnp.int32), zeros, precision, params, size)
+        return IVONState(jnp.zeros((), jnp.int32), zeros, precision, _nothing(params), size)
 
     def update(grads: Any, state: IVONState, params: Any = None) -> tuple[Any, IVONState]:
         if params is None:
@@ -110,13 +111,16 @@ def ivon(
             lambda g, s, m: newton_step(g, s, delta * m, rate, debias, clip),
             momentum, precision, params,
         )  # fmt: skip
-        return updates, IVONState(state.step + 1, momentum, precision, params, state.data_size)
+        drawn = _nothing(params)
+        return updates, IVONState(state.step + 1, momentum, precision, drawn, state.data_size)
 
     return optax.GradientTransformation(init, update)
 
 
-def draw_weights(key: KeyLike, params: Any, state: IVONState) -> tuple[Any, IVONState]:
+def draw_weights(key: KeyLike, params: Any, state: Any) -> tuple[Any, Any]:
     """w ~ N(params, 1/(λ s)), where the next gradient is to be taken; the state remembers it.
+
+    ``state`` may also be that of an ``optax.chain`` with ``ivon`` in it.
 
     Example:
         >>> import jax.numpy as jnp
@@ -129,10 +133,13 @@ def draw_weights(key: KeyLike, params: Any, state: IVONState) -> tuple[Any, IVON
     """
     noise = standard_normal_like(as_key(key), params)
     drawn = jax.tree.map(lambda m, d, e: m + d * e, params, deviations(state), noise)
-    return drawn, state._replace(drawn=drawn)
+    replaced = jax.tree.map(
+        lambda part: part._replace(drawn=drawn) if _is_own(part) else part, state, is_leaf=_is_own
+    )
+    return drawn, replaced
 
 
-def deviations(state: IVONState) -> Any:
+def deviations(state: Any) -> Any:
     """σ = 1/√(λ s) of every weight.
 
     Example:
@@ -141,7 +148,19 @@ def deviations(state: IVONState) -> Any:
         >>> print(optim.deviations(optim.ivon(0.1, 4, prior_precision=0).init(jnp.zeros(2))))
         [0.5 0.5]
     """
-    return jax.tree.map(lambda s: deviation(s, state.data_size), state.precision)
+    own = next((part for part in jax.tree.leaves(state, is_leaf=_is_own) if _is_own(part)), None)
+    if own is None:
+        raise TypeError("state: no state of optim.ivon is in it; it is what optimizer.init gives")
+    return jax.tree.map(lambda s: deviation(s, own.data_size), own.precision)
+
+
+def _is_own(part: Any) -> bool:
+    return isinstance(part, IVONState)
+
+
+def _nothing(params: Any) -> Any:
+    """No draw yet: a step without one must not go unseen."""
+    return jax.tree.map(lambda p: jnp.full_like(p, jnp.nan), params)
 
 
 # -- for one array, shared with ``px.IVON``

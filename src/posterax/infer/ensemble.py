@@ -195,8 +195,8 @@ class DeepEnsemble(Method):
             choose("inside", self.inside, ("map", "ml"))
         elif not isinstance(self.inside, BayesByBackprop | MaximumLikelihood):
             raise TypeError(
-                "inside must be 'map', 'ml', or a method that optimises (px.BayesByBackprop, "
-                "px.MaximumAPosteriori, px.MaximumLikelihood), got "
+                "inside must be 'map', 'ml', px.MaximumAPosteriori(…), px.MaximumLikelihood(…) or "
+                "px.BayesByBackprop(…), got "
                 f"{type(self.inside).__name__}"
             )
         elif isinstance(self.inside, BayesByBackprop) and not self.inside.shifts_and_scales:

@@ -36,10 +36,13 @@ from .base import (
     rate_at,
 )
 from .divergence import mean_field_kl
+from .elbo import mean_state
 
 LOOKS_BACK = 0.5  # over which share of all steps the running curvature is taken
 LEAST = 10.0  # steps of it at least
 POINTS = 1e-3  # Adam's learning rate for points, times ours
+WAY = 10.0  # how far all steps together may move a weight, where ``clip`` is left to us
+CLIPS = (0.003, 0.03)  # and how far one may, at least and at most
 
 
 class IVONState(NamedTuple):
@@ -65,7 +68,7 @@ class IVONPhase(Phase):
     hessian_init: Any
     b1: Any
     b2: Any  # 0: by the number of steps
-    clip: Any
+    clip: Any  # 0: by the number of steps
     schedule: str = eqx.field(static=True)
     samples: int = eqx.field(static=True)
 
@@ -121,7 +124,7 @@ class IVONPhase(Phase):
         else:
             keys = jax.random.split(key, self.samples)
             each = jax.lax.map(lambda k: self._gradient(state, batch, k), keys)
-            grads, products, nll, network_state = jax.tree.map(_mean, each)
+            grads, products, nll, network_state = mean_state(each)
         new = self._advance(state, grads, products, network_state)
         return new, Info({"nll": mean_nll(nll, batch)})
 
@@ -167,6 +170,10 @@ class IVONPhase(Phase):
         back = jnp.maximum(LOOKS_BACK * self.plan.steps, LEAST)
         return jnp.where(self.b2 > 0, 1 - self.b2, 1 / back)
 
+    def _clip(self) -> jax.Array:
+        """ξ."""
+        return jnp.where(self.clip > 0, self.clip, jnp.clip(WAY / self.plan.steps, *CLIPS))
+
     def _advance(
         self, state: IVONState, grads: Parameters, products: Parameters, network_state: Any
     ) -> IVONState:
@@ -189,7 +196,7 @@ class IVONPhase(Phase):
             if s is None:
                 return m + point
             delta, loc = self._pull(prior, m.dtype)
-            return m + newton_step(g, s, delta * (m - loc), rate, debias, self.clip)
+            return m + newton_step(g, s, delta * (m - loc), rate, debias, self._clip())
 
         priors = self.model.priors
         momentum = jax.tree.map(follow, state.momentum, self.model.bayesian(grads))
@@ -202,7 +209,23 @@ class IVONPhase(Phase):
     def report(self, state: IVONState, key: jax.Array) -> dict[str, jax.Array]:
         w, sigma = self._draw(state, key), self.sigma(state)
         kl = mean_field_kl(self.model.priors, state.mu, sigma, w)
-        return {"kl": kl / self.plan.total.astype(kl.dtype)}
+        return {"kl": kl / self.plan.total.astype(kl.dtype), "clipped": self._clipped(state)}
+
+    def _clipped(self, state: IVONState) -> jax.Array:
+        """Which share of the weights would move further, if ``clip`` let them."""
+        debias = 1 - self.b1 ** jnp.maximum(state.step, 1)
+
+        def count(prior: Prior, m: jax.Array, g: Any, s: Any) -> Any:
+            if s is None:
+                return None
+            delta, loc = self._pull(prior, m.dtype)
+            step = newton_step(g, s, delta * (m - loc), 1.0, debias, jnp.inf)
+            return jnp.sum(jnp.abs(step) > self._clip())
+
+        counts = jax.tree.map(
+            count, self.model.priors, state.mu, state.momentum, state.precision, is_leaf=is_prior
+        )
+        return jax.tree.reduce(jnp.add, counts) / self.model.bayesian_size
 
     def blame(self, state: IVONState, term: str) -> str:
         part = "likelihood (nll)" if term == "nll" else "prior (kl)"
@@ -216,10 +239,6 @@ class IVONPhase(Phase):
         return MeanFieldGaussian(self.model, state.state, self.plan.targets, mu=state.mu, rho=rho)
 
 
-def _mean(each: jax.Array) -> jax.Array:
-    return jnp.mean(each, 0) if jnp.issubdtype(each.dtype, jnp.inexact) else each[-1]
-
-
 class IVON(Method):
     r"""Mean-field Gaussian variational inference by natural gradients (variational online Newton).
 
@@ -229,8 +248,9 @@ class IVON(Method):
 
     Deviations of weights about which the data says little grow from their start towards the prior's
     as far as ``b2`` lets them: by default the start counts for e⁻² = 14 % at the end of the fit.
-    That is colder than the optimum and predicts better with large networks; ``b2=0.99``, and a fit
-    of many times 100 steps, finds the mean-field optimum itself.
+    That is colder than the optimum and predicts better with large networks. The mean-field optimum
+    itself takes many times 1/(1 − b2) steps, with 1 − b2 well below B/N for batches of B examples:
+    the estimates of the curvature are that noisy.
 
     Args:
         learning_rate: the step size; 1 is Newton's.
@@ -240,7 +260,7 @@ class IVON(Method):
         b2: decay of the running curvature, which looks back over 1/(1 − b2) steps (default: over
             half of all).
         clip: a weight moves by at most ``learning_rate · clip`` in a step, since the curvature is
-            not known yet at first.
+            not known at first (default: 10 / steps, but from 0.003 to 0.03).
         samples: weight samples per step.
         temperature: weight of the KL; 1 is the posterior, below 1 a colder one.
 
@@ -261,7 +281,7 @@ class IVON(Method):
         Shen, Daheim, Cong, Nickl, Marconi, Bazan, Yokota, Gurevych, Cremers, Khan and Möllenhoff,
         *Variational learning is effective for large deep networks*, ICML 2024. The learning rate is
         in Newton's units here, where the paper multiplies it by the initial curvature, and ``clip``
-        and ``b2`` have other defaults, for fits of thousands of steps rather than of a million.
+        and ``b2`` go by the number of steps.
     """
 
     learning_rate: float = 1.0
@@ -269,13 +289,15 @@ class IVON(Method):
     hessian_init: float = 1.0
     b1: float = 0.9
     b2: float | None = None
-    clip: float = 0.003
+    clip: float | None = None
     samples: int = 1
     temperature: float = 1.0
 
     def __check_init__(self) -> None:
-        for name in ("learning_rate", "hessian_init", "clip", "temperature"):
+        for name in ("learning_rate", "hessian_init", "temperature"):
             above_zero(name, getattr(self, name))
+        if self.clip is not None:
+            above_zero("clip", self.clip)
         choose("schedule", self.schedule, ("cosine", "constant"))
         fraction("b1", self.b1, zero=True)
         if self.b2 is not None:
@@ -288,20 +310,7 @@ class IVON(Method):
                 "method: IVON needs weights with a prior, and this model has none: use "
                 "px.MaximumLikelihood()"
             )
-        back = 0.0 if self.b2 is None else self.b2
-        numbers = (
-            self.learning_rate,
-            self.temperature,
-            self.hessian_init,
-            self.b1,
-            back,
-            self.clip,
-        )
+        names = ("learning_rate", "temperature", "hessian_init", "b1", "b2", "clip")
         # they travel as arrays, so that another rate or temperature compiles nothing
-        rate, temperature, hessian_init, b1, b2, clip = (jnp.asarray(n, float) for n in numbers)
-        return [
-            IVONPhase(
-                model, plan, rate, temperature, hessian_init, b1, b2, clip,
-                self.schedule, self.samples,
-            )
-        ]  # fmt: skip
+        numbers: Any = {name: jnp.asarray(getattr(self, name) or 0.0, float) for name in names}
+        return [IVONPhase(model, plan, schedule=self.schedule, samples=self.samples, **numbers)]

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
 from .._noise import noise_key, standard_normal_like
@@ -22,9 +21,8 @@ from ..model import Parameters
 from ..posteriors import MeanFieldGaussian, Posterior
 from ..priors import Prior, is_prior
 from .base import Draw, Info, Start, batch_nll, mean_nll
+from .divergence import mean_field_kl
 from .elbo import ElboPhase, dtype_of, mean_state
-
-_HALF_LOG_2PI = float(0.5 * np.log(2 * np.pi))
 
 
 class _Pair(NamedTuple):
@@ -186,20 +184,9 @@ class VariationalPhase(ElboPhase):
 
     def kl(self, state: VariationalState, w: Parameters) -> jax.Array:
         """KL(q ‖ p): closed form where there is one, else log q(w) − log p(w) at the sample."""
-
-        def leaf(prior: Prior, mu: jax.Array, rho: Any, w: jax.Array) -> Any:
-            if rho is None:
-                return None
-            sigma = softplus(rho)
-            closed = self._closed_kl(prior, mu, sigma)
-            if closed is not None:
-                return jnp.sum(closed)
-            noise = (w - mu) / sigma
-            log_q = -0.5 * jnp.square(noise) - jnp.log(sigma) - _HALF_LOG_2PI
-            return jnp.sum(log_q) - jnp.sum(prior.log_prob(w))  # which may be of all at once
-
-        terms = jax.tree.map(leaf, self.model.priors, state.mu, state.rho, w, is_leaf=is_prior)
-        return jax.tree.reduce(jnp.add, terms)
+        sigma = jax.tree.map(softplus, state.rho)
+        closed = self.method.kl == "auto"
+        return mean_field_kl(self.model.priors, state.mu, sigma, w, closed=closed)
 
     def _distribution_nll(
         self,
