@@ -13,8 +13,10 @@ from scipy.stats import t as student
 import posterax as px
 from posterax.data import Batch
 from posterax.infer import fisher
-from posterax.infer.curvature import _derivatives, add_batch, as_weight, layout, zeros
+from posterax.infer.curvature import _derivatives, add_batch, layout, zeros
 from posterax.infer.marginal import prior_precision
+from posterax.infer.sites import last_layer
+from posterax.posteriors.laplace import as_weight
 
 pytestmark = pytest.mark.usefixtures("hasty_compiler")
 
@@ -282,7 +284,7 @@ def test_any_network(rng):
     for block in sites:
         (i,) = block.leaves
         each = np.einsum("ti,kto->kio", inputs[i], derivatives[i])
-        whole = sum(np.square(as_weight(block.site, g, leaves[i].shape)) for g in each)
+        whole = sum(np.square(as_weight(g, block.site.order, leaves[i].shape)) for g in each)
         np.testing.assert_allclose(whole, squares[block.name]["diagonal"], rtol=1e-3, atol=1e-6)
 
 
@@ -303,3 +305,26 @@ def test_precision_of_mixtures():
     np.testing.assert_allclose(learned[0], (2 + 1.5) / (3 + 0.5 * np.sum(np.square(w))), rtol=1e-4)
     np.testing.assert_allclose(cauchy[0], 2 / (1 + np.square(np.asarray(w) - 1)), rtol=1e-4)
     assert np.all(np.asarray(cauchy[1]) == 1)
+
+
+def test_the_last_layer_is_followed_or_asked_for():
+    w = {"first": jnp.ones((2, 3)), "second": jnp.ones((3, 1))}
+    x = jnp.ones((1, 2))
+
+    @jax.custom_jvp
+    def head(a, b):
+        return a @ b
+
+    def own(w, x):
+        return head(jnp.tanh(x @ w["first"]), w["second"])
+
+    def looped(w, x):
+        return jax.lax.map(lambda row: row @ w["second"], jnp.tanh(x @ w["first"]))
+
+    def loop_first(w, x):
+        return jax.lax.map(lambda row: jnp.tanh(row @ w["first"]), x) @ w["second"]
+
+    assert last_layer(own, w, x) == [1]
+    assert last_layer(loop_first, w, x) == [1]
+    with pytest.raises(ValueError, match=r"lies in a loop.*with layer="):
+        last_layer(looped, w, x)

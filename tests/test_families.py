@@ -253,6 +253,12 @@ def test_settings_that_do_not_go_together(options, message):
         px.BayesByBackprop(**options)
 
 
+def test_a_stream_is_told_of_the_other_objective():
+    method = px.BayesByBackprop(objective="iwae", samples=4)
+    with pytest.raises(ValueError, match="cannot stream batches; pass arrays, or use objective='e"):
+        px.fit(TRUTH.model(), [TRUTH.data], method, steps=1)
+
+
 def test_a_covariance_beyond_memory_is_refused_with_its_bytes():
     network = ({"w": np.zeros((1000, 1000), "float32")}, lambda p, x: x @ p["w"])
     model = px.Model(network, None, px.likelihoods.Gaussian(NOISE))

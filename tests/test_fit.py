@@ -161,6 +161,48 @@ def test_ctrl_c_returns_what_there_is():
     assert 0 < len(posterior.history["nll"]) < 50_000_000
 
 
+TRAINED_FIRST = [px.Laplace("diagonal"), px.SWAG(rank=2)]
+
+
+@pytest.mark.parametrize("method", TRAINED_FIRST, ids=lambda m: type(m).__name__)
+def test_a_training_that_others_follow_can_be_ended(method, tmp_path):
+    model, data = toy()
+
+    def run(*callbacks, **options):
+        settings = {"steps": 400, "batch_size": 16, "key": 0} | options
+        return px.fit(model, data, method, callbacks=callbacks, **settings)
+
+    def press(event):
+        if event.phase == "optimising" and event.step > 1:
+            signal.raise_signal(signal.SIGINT)
+
+    # Ctrl-C: the network so far; the same call goes on to the same bits
+    with pytest.warns(UserWarning, match="stopped while optimising: this is a Point.*train=False"):
+        point = run(press, checkpoint=tmp_path)
+    assert point.record.interrupted
+    taken = len(point.history["optimising/nll"])
+    assert 1 < taken < 300
+    whole = run()
+    on = run(checkpoint=tmp_path)
+    assert type(on) is type(whole)
+    for a, b in zip(*(jax.tree.leaves(p.mu) for p in (on, whole)), strict=True):
+        np.testing.assert_array_equal(a, b)
+    share = 0.75 if isinstance(method, px.SWAG) else 1
+    longer = run(resume=point)
+    assert len(longer.history["optimising/nll"]) == pytest.approx(share * (400 + taken), abs=1)
+
+    # a callback that is content ends the training; what follows is whole, whatever it says then
+    def content(event):
+        if event.terms["nll"].size and event.step > 1:
+            raise StopFit
+
+    stopped = run(content)
+    assert not stopped.record.interrupted
+    assert type(stopped) is type(whole)
+    assert len(stopped.history["optimising/nll"]) < 300
+    assert len(stopped.history["nll"]) == len(whole.history["nll"])
+
+
 @pytest.mark.filterwarnings("ignore:.*candidates count")
 def test_thinning_keeps_every_kth_draw():
     model, data = toy(16)

@@ -101,6 +101,45 @@ def test_prior_precision_maximises_the_evidence(structure, precision):
     np.testing.assert_allclose(found.covariance(), covariance, rtol=2e-3, atol=1e-6)
 
 
+def test_what_float32_rounds_off_is_no_knowledge():
+    """Little noise: λ of 10⁷ beside a prior of 1. Against J in float64 at the same weights."""
+    rng, noise, count = np.random.default_rng(0), 0.01, 300
+    x = rng.uniform(-1, 1, size=(count, 1)).astype("float32")
+    y = (np.sin(3 * x[:, 0]) + noise * rng.normal(size=count)).astype("float32")
+    network = px.networks.MLP(1, 1, (30,), activation="tanh", key=0)
+    model = px.Model(network, px.priors.Gaussian(1.0), px.likelihoods.Gaussian(noise))
+    data, options = (x, y), {"steps": 300, "batch_size": count, "key": 0}
+    trained = px.fit(model, data, px.MaximumAPosteriori(0.02), **options).network()
+
+    w, b, v, c = (np.asarray(a, np.float64) for a in jax.tree.leaves(trained))
+    h = np.tanh(x @ w.T + b)
+    g = (1 - h**2) * v
+    jacobian = np.concatenate([g * x, g, h, np.ones((count, 1))], axis=1) / noise
+    residual = (y - (h @ v.T + c)[:, 0]) / noise
+    fit = -0.5 * residual @ residual - count * (np.log(noise) + 0.5 * np.log(2 * np.pi))
+    square = sum(np.sum(a**2) for a in (w, b, v, c))
+    whole = np.maximum(np.linalg.eigvalsh(jacobian.T @ jacobian), 0)
+    gg, hh = (np.linalg.eigvalsh(a.T @ a) / noise**2 for a in (g, h))
+    parts = np.maximum(np.concatenate([gg * np.mean(x**2), gg, hh, [count / noise**2]]), 0)
+    for structure, values in (("full", whole), ("kronecker", parts)):
+
+        def evidence(log_tau, values=values):
+            tau = np.exp(log_tau)
+            return fit - 0.5 * (tau * square + np.sum(np.log1p(values / tau)))
+
+        best = minimize(lambda t: -evidence(t[0]), [0.0], tol=1e-10)
+        method = px.Laplace(structure, prior_precision="marginal_likelihood", train=False)
+        tuned = px.fit(model, data, method, init=trained, key=0)
+        assert tuned.log_evidence.value == pytest.approx(-best.fun, abs=0.05)
+        assert np.log(tuned.prior_factors["all"]) == pytest.approx(best.x[0], abs=0.005)
+        if structure == "full":
+            found = px.fit(model, data, px.Laplace(structure, train=False), init=trained, key=0)
+            assert found.log_evidence.value == pytest.approx(evidence(0.0), abs=0.05)
+            covariance = np.linalg.inv(jacobian.T @ jacobian + np.eye(len(whole)))
+            deviation = ravel_pytree(found.moments()[1])[0]
+            np.testing.assert_allclose(deviation, np.sqrt(np.diag(covariance)), rtol=1e-3)
+
+
 # -- predictions, densities, parts
 
 
@@ -232,7 +271,7 @@ def test_stopping_early_keeps_the_best_and_more_epochs_go_on_training(regression
 
 
 def test_refused(regression):
-    _, data = regression
+    model, data = regression
     likelihood = px.likelihoods.Gaussian(0.1)
     network = px.networks.MLP(2, 2, (3,), key=0)
 
@@ -254,14 +293,20 @@ def test_refused(regression):
     with pytest.raises(ValueError, match=r"that of network.* does not fall off"):
         at(two, data)
     mixture = at(px.Model(network, px.priors.ScaleMixture(), likelihood), data)
-    with pytest.raises(ValueError, match="log_evidence: this posterior of Laplace has none"):
+    message = r"of Laplace has none; it needs Gaussian priors, and that of network.* ScaleMixture"
+    with pytest.raises(ValueError, match=message):
         _ = mixture.log_evidence
+    with pytest.raises(ValueError, match="the pass over the data was interrupted"):
+        _ = at(model, data, structure="diagonal").bare().log_evidence  # as where it was cut short
+    ensemble = px.fit(model, data, px.DeepEnsemble(2), epochs=1)
+    with pytest.raises(ValueError, match=r"init: the mean of a .*px.MaximumAPosteriori"):
+        px.fit(model, data, px.Laplace(train=False), init=ensemble)
     fixed = px.Model(network, likelihood=likelihood, where="layers.0.*")
     with pytest.raises(ValueError, match="its weights are points"):
         at(fixed, data, structure="last_layer")
     weights = {"w": jnp.zeros((2, 500_000)), "v": jnp.zeros((500_000, 2))}
     wide = (weights, lambda p, x: jnp.tanh(x @ p["w"]) @ p["v"])
     message = (
-        r"structure='full' for 2,000,000 weights .*'kronecker'.* needs 48,000,000,000,000 bytes"
+        r"structure='full' for 2,000,000 weights .*'kronecker'.* needs 128,000,000,000,000 bytes"
     )
     refused(message, MemoryError, network=wide, structure="full")

@@ -298,3 +298,13 @@ class TestHierarchical:
         weight = np.asarray(posterior.mu.network.layers[0].weight)
         useful, useless = np.sqrt(np.mean(np.square(weight), axis=0))
         assert useless < 0.1 * useful
+
+
+def test_normal_of_numpyro_is_gaussian():
+    """So that it has a precision, and an evidence."""
+    for given in (dist.Normal(0.2, 0.5), dist.Normal(jnp.asarray(0.2), jnp.asarray(0.5))):
+        prior = as_prior(given)
+        assert isinstance(prior, px.priors.Gaussian)
+        assert (float(prior.loc), float(prior.scale)) == pytest.approx((0.2, 0.5))
+    with pytest.raises(ValueError, match=r"batch \(3,\)"):
+        as_prior(dist.Normal(jnp.zeros(3), 1.0))

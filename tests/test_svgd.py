@@ -107,7 +107,34 @@ def test_points_feel_no_kernel_and_every_particle_has_its_own_running_averages()
     assert all(np.ptp(a[0], axis=0).min() > 0 for a in averages)
 
 
+def test_particles_start_with_the_running_averages_of_their_own_draw():
+    prior, noise = px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.5)
+    model = px.Model(Normalised(), prior, noise)
+    ensemble = px.fit(model, TRUTH.data, px.DeepEnsemble(2), steps=2, batch_size=10, key=0)
+    method = px.SVGD(4)
+    ready = prepare(model, TRUTH.data, method, None, 1, 10)
+    (phase,) = method.phases(ready.model, ready.plan)
+    start = make_start(ensemble, ready.model)
+    state = eqx.filter_jit(phase.init)(start, ready.data, jax.random.key(0))
+    params = jax.vmap(phase.parameters)(state.position)
+    for i in range(4):  # members in turn, with some jitter
+        mine = jax.tree.map(lambda a, i=i: a[i], (params, state.state))
+        theirs = ensemble.parameters(i % 2), ensemble.network_state(i % 2)
+        for a, b in zip(*map(jax.tree.leaves, (mine[0], theirs[0])), strict=True):
+            np.testing.assert_allclose(a, b, atol=0.06)
+        for a, b in zip(*map(jax.tree.leaves, (mine[1], theirs[1])), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
 BAD = {
+    "no prior": (
+        lambda: px.fit(
+            px.Model(TRUTH.model().network, px.priors.Flat(), px.likelihoods.Gaussian(0.5)),
+            TRUTH.data,
+            px.SVGD(),
+        ),
+        "model: no parameter has a prior.*px.DeepEnsemble",
+    ),
     "one particle": (lambda: px.SVGD(1), "particles must be a whole number .* of 2 or more"),
     "a rate of 0": (lambda: px.SVGD(learning_rate=0.0), "learning_rate must be a finite number"),
     "schedule": (lambda: px.SVGD(schedule="linear"), "schedule must be one of 'cosine', 'const"),

@@ -12,7 +12,7 @@ from flax import nnx
 
 import posterax as px
 from posterax.infer.point import PointState
-from posterax.infer.swag import CurvaturePhase
+from posterax.infer.swag import SharpnessPhase
 from posterax.posteriors import LowRankGaussian
 from posterax.prepare import make_start, prepare
 from tests.conjugate import NOISE, conjugate
@@ -119,7 +119,7 @@ def test_the_curvature_is_the_largest_eigenvalue_and_sets_the_rate():
     method = px.SWAG()
     (mode, measure, walk), states, data = phases_of(TRUTH.model(), TRUTH.data, method, 2000)
     assert [phase.length() for phase in (mode, measure, walk)] == [1500, 20, 500]
-    full = CurvaturePhase(
+    full = SharpnessPhase(
         measure.model, prepare(TRUTH.model(), TRUTH.data, px.NUTS(), None, 1, None).plan,
         None, None, "constant", with_prior=True,
     )  # fmt: skip
@@ -153,6 +153,7 @@ def test_epochs_are_shared_points_have_no_spread_and_resume_collects():
     lengths = {name: len(values) for name, values in first.history.items() if "nll" in name}
     assert (lengths["optimising/nll"], lengths["nll"]) == (150, 50)
     assert len(first.history["measuring the curvature/curvature"]) == 20
+    assert lengths["measuring the curvature/nll"] == 20
     assert len(first.history["validation_nll"]) == 3  # the phase's own, the last at its end
     assert first.factor.shape == (5, 5)
     assert first.sigma.network.layers[0].weight is None
@@ -170,6 +171,28 @@ def test_epochs_are_shared_points_have_no_spread_and_resume_collects():
     np.testing.assert_allclose(
         second.history["learning_rate"], first.history["learning_rate"][0], rtol=1e-6
     )
+
+
+def test_patience_ends_the_training_alone():
+    """The walk starts at the best there is: no step of it would count as better."""
+    best = px.Parameters({"w": jnp.asarray(TRUTH.mean, jnp.float32)}, {})
+    method = px.SWAG(rank=2, collect=1, learning_rate=1e-3)
+    watch = px.Validation(*TRUTH.data, every=2, patience=2, samples=4)
+    walked = fit(method, validation=watch, init=best)
+    assert len(walked.history["validation_nll"]) == 25
+    assert int(walked.record.final.state.number) == 100
+
+
+def test_tables_give_it_minibatches():
+    method = px.SWAG(rank=2, collect=1, learning_rate=1e-5)
+    estimator = px.BayesianRegressor(
+        method=method, hidden_layer_sizes=(4,), noise=0.3, steps=100, random_state=0
+    )
+    estimator.fit(X, Y)
+    assert estimator.posterior_.record.settings["batch_size"] == 4
+    for method in (px.Laplace(prior_precision="per_array"), px.DeepEnsemble(2, anchored=True)):
+        with pytest.raises(ValueError, match=r"pass prior=px.priors.Gaussian\(1.0\) to Bayesian"):
+            px.BayesianRegressor(method=method, steps=1).fit(X, Y)
 
 
 class Normalised(nnx.Module):
@@ -202,6 +225,10 @@ def fit(method, **options):
     return px.fit(TRUTH.model(), TRUTH.data, method, **settings)
 
 
+def flat(model):
+    return px.Model(model.network, px.priors.Flat(), model.likelihood)
+
+
 BAD = {
     "rank": (lambda: px.SWAG(rank=1), "rank must be a whole number .* of 2 or more, got 1"),
     "collect": (lambda: px.SWAG(collect=0), "collect must lie between 0 and 1, got 0"),
@@ -218,6 +245,17 @@ BAD = {
     "no minibatches": (
         lambda: fit(px.SWAG(), batch_size=20),
         "batch_size: SWAG's posterior is the spread of SGD between minibatches",
+    ),
+    "no prior": (
+        lambda: px.fit(flat(TRUTH.model()), TRUTH.data, px.SWAG()),
+        "model: no parameter has a prior",
+    ),
+    "a mean that is no network": (
+        lambda: fit(
+            px.SWAG(collect=1),
+            init=px.fit(TRUTH.model(), TRUTH.data, px.DeepEnsemble(2), steps=1, key=0),
+        ),
+        r"init: the means of Draws are no network .* init=posterior.network\(key=0\)",
     ),
     "one iterate": (
         lambda: fit(px.SWAG(every=20)),

@@ -120,6 +120,22 @@ class Endings:
             return
         self.checkpoints.save(*self.at.packed())
 
+    def _cut_short(self, phase: Phase) -> Posterior:
+        """What there is where Ctrl-C ends a phase that others would follow."""
+        if not phase.stands_alone:
+            self._save()
+            raise KeyboardInterrupt(f"stopped while {phase.title}, before the first draw")
+        posterior = self._finish(phase, whole=False)
+        name = type(self.method).__name__
+        warnings.warn(
+            f"stopped while {phase.title}: this is a {type(posterior).__name__}, the network so "
+            f"far without the spread that px.{name} gives it. resume=posterior trains on; "
+            "init=posterior, with px.Laplace(train=False) or px.SWAG(collect=1), gives a spread "
+            "around it",
+            UserWarning, stacklevel=4,
+        )  # fmt: skip
+        return posterior
+
     def _finish(self, phase: Phase, whole: bool) -> Posterior:
         at = self.at
         self._save()

@@ -11,6 +11,7 @@ import optax
 
 from ._checks import whole
 from ._keys import KeyLike, as_key
+from .data import unpack
 from .infer import Method
 from .model import Model
 from .posteriors import Posterior
@@ -80,26 +81,24 @@ def gradient_moments(
         raise TypeError(f"method: {type(method).__name__} has no optimizer that gradients go to")
     fields: Any = {"optimizer": RECORDER}
     method = dataclasses.replace(method, **fields)
-    ready = prepare(model, data, method, None, 1, _rows(data))
+    data = unpack(data)  # never a source of batches
+    ready = prepare(model, data, method, None, 1, len(data[1]))
     phase = method.phases(ready.model, ready.plan)[0]
     start = make_start(posterior, ready.model)
     mean, variance = _repeat(phase, start, ready.data, as_key(key), jnp.arange(2 * repeats))
     return GradientMoments(mean, variance)
 
 
-def _rows(data: Any) -> int | None:
-    """All of them."""
-    return len(data[1]) if isinstance(data, tuple) else None
-
-
 @eqx.filter_jit
 def _repeat(phase: Any, start: Any, data: Any, key: jax.Array, numbers: jax.Array) -> Any:
     state = phase.init(start, None, key)
     batch, half = data.everything(), len(numbers) // 2
+    # every step is the first one: a warm-up of the KL must not go on
+    again = {"step": state.step} if hasattr(state, "step") else {}
 
     def one(carry: Any, number: jax.Array) -> Any:
         state, total, squares, first = carry
-        state, _ = phase.step(state, batch, jax.random.fold_in(key, number))
+        state, _ = phase.step(state._replace(**again), batch, jax.random.fold_in(key, number))
         # sums of distances from a gradient that is about the mean: nothing large cancels
         first = jax.tree.map(lambda f, g: jnp.where(number < half, g, f), first, state.optimizer)
         away = jax.tree.map(jnp.subtract, state.optimizer, first)

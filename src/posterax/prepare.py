@@ -13,6 +13,7 @@ from ._tree import named_leaves, same_structure, tree_size
 from .augment import as_augment, check_augment
 from .data import Data, Stream, bucket, cast, check_finite, float_dtype, pad_rows, unpack
 from .infer.base import Method, Plan, Start
+from .infer.bayes_by_backprop import BayesByBackprop
 from .model import Model, Parameters
 from .networks import as_network
 from .networks.base import module_of
@@ -139,9 +140,11 @@ def _prepare_stream(
             )
         data = Stream(data)
     if method.full_batch:
+        streams = "px.SGHMC or px.BayesByBackprop"
+        instead = "objective='elbo'" if isinstance(method, BayesByBackprop) else streams
         raise ValueError(
             f"data: {method.label()} needs all data at each step and cannot stream "
-            "batches; pass arrays, or use px.SGHMC or px.BayesByBackprop"
+            f"batches; pass arrays, or use {instead}"
         )
     if batch_size is not None and batch_size != data.batch_size:
         raise ValueError(

@@ -114,8 +114,10 @@ class Run(Endings):
         at.history = {name: list(parts) for name, parts in final.history.items()}
         at.draws = final.draws.continued(self.draw_bytes)
         plan = self.ready.plan
-        before = jnp.asarray(at.step, jnp.int32)
-        plan = dataclasses.replace(plan, steps=plan.steps + before, before=before)
+        # a training that Ctrl-C ended has phases after it, of which no step was taken
+        begun = earlier is not None or at.phase == len(self.phases) - 1
+        steps, before = (jnp.asarray(n, jnp.int32) for n in (at.step, at.step if begun else 0))
+        plan = dataclasses.replace(plan, steps=plan.steps + steps, before=before)
         self.ready = self.ready._replace(plan=plan)
         self.phases = self.method.phases(self.ready.model, plan)
         at.stopped = bool(self.phases[at.phase].done(at.state))  # nothing more to do
@@ -203,11 +205,11 @@ class Run(Endings):
             if last:
                 return self._finish(phase, whole)
             if not whole:
-                self._save()
-                raise KeyboardInterrupt(f"stopped while {phase.title}, before the first draw")
-            if self.told_to_stop:
+                return self._cut_short(phase)
+            if self.told_to_stop and not phase.stands_alone:
                 self._save()
                 raise StopFit(f"stopped while {phase.title}, before there is a posterior")
+            self.told_to_stop = False
             at.next_phase()
             following = self.phases[at.phase]
             init_key, _ = jax.random.split(jax.random.fold_in(self.key, at.phase))
@@ -286,7 +288,15 @@ class Run(Endings):
             for callback in self.callbacks:
                 callback(event)
         except StopFit:
-            self.at.stopped = self.told_to_stop = True
+            # a training that was ended so hands on to phases that end by themselves; the callback
+            # would say the same again, and leave them without a spread or most of the data
+            if not self._ended_early():
+                self.at.stopped = self.told_to_stop = True
+
+    def _ended_early(self) -> bool:
+        """Whether a training before this phase was not whole; as a checkpoint knows it too."""
+        before = zip(self.phases, self.at.taken, strict=False)
+        return any(phase.stands_alone and taken < phase.length() for phase, taken in before)
 
     def _chunk(
         self, phase: Phase, key: jax.Array, start: int, stop: int, buffers: loop.Buffers
@@ -398,13 +408,14 @@ class Run(Endings):
         nll = -float(np.average(predictive.log_prob(self.watch.y), weights=self.watch.weight))
         found = {"nll": nll, "step": at.step}
         at.record({f"{prefix}validation_{name}": np.array([v]) for name, v in found.items()})
+        patience = self.watch.patience if phase.improves else None
         if nll < at.best_nll:
             at.best_nll, at.waited = nll, 0
-            if self.watch.patience is not None:
+            if patience is not None:
                 at.best = to_host(at.state)
         else:
             at.waited += 1
-        at.stopped = self.watch.patience is not None and at.waited >= self.watch.patience
+        at.stopped = patience is not None and at.waited >= patience
 
     def _shown(self, prefix: str, terms: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         watched = self.at.history.get(f"{prefix}validation_nll")

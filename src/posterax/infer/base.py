@@ -67,6 +67,9 @@ class Phase(eqx.Module):
     full_batch: ClassVar[bool] = False
     keeps_draws: ClassVar[bool] = False
     validated: ClassVar[bool] = True  # whether held-out data is looked at on the way
+    improves: ClassVar[bool] = True  # whether to stop where held-out data gets no better
+    # whether any of its states will do: for the phases after it, and as a posterior of its own
+    stands_alone: ClassVar[bool] = False
 
     def length(self) -> int:
         """Number of steps; 0 makes the phase atomic (``init`` alone, redone whole on resume)."""
@@ -130,6 +133,7 @@ class Method(eqx.Module):
     takes_start: ClassVar[bool] = True  # whether ``init=`` means anything to it
     takes_points: ClassVar[bool] = True  # whether it can train weights that have no prior
     takes_discrete: ClassVar[bool] = False  # whether weights may take finitely many values
+    minibatches: ClassVar[bool] = False  # whether it needs more than one in an epoch
     instead_of_init: ClassVar[str] = "makes its own starts; leave init out"
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:

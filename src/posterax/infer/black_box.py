@@ -18,8 +18,9 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 
 from .._checks import whole
+from ..checkpoint import settings_fingerprint
 from ..model import Model
-from ..posteriors.factors import Family, check_family
+from ..posteriors.factors import OwnFamily, check_family, check_hashable
 from .base import Method, Phase, Plan, check_optimizer, choose
 from .black_box_phase import BlackBoxPhase
 
@@ -91,12 +92,13 @@ class BlackBoxVI(Method):
 
     def __check_init__(self) -> None:
         if self.family != "auto" and (
-            isinstance(self.family, type) or not isinstance(self.family, Family)
+            isinstance(self.family, type) or not isinstance(self.family, OwnFamily)
         ):
             raise TypeError(
                 "family must be 'auto' or an object with init(prior, w), sample(key, variational) "
                 f"and log_prob(variational, w), got {self.family!r}"
             )
+        check_hashable(self.family)
         if self.baseline is not None:
             choose("baseline", self.baseline, ("leave_one_out", "control_variate"))
         choose("kl", self.kl, ("auto", "monte_carlo"))
@@ -119,9 +121,13 @@ class BlackBoxVI(Method):
     def identity(self) -> str:
         if self.family == "auto":
             return repr(self)
-        # an object of one's own may show its address, which the next process does not know
-        own = type(self.family)
-        return f"{dataclasses.replace(self, family='auto')!r} {own.__module__}.{own.__qualname__}"
+        own, kind = self.family, type(self.family)
+        # the repr of any object is its address, which the next process does not know
+        shown = getattr(own, "__dict__", {}) if kind.__repr__ is object.__repr__ else own
+        return (
+            f"{dataclasses.replace(self, family='auto')!r} {kind.__module__}.{kind.__qualname__} "
+            f"{settings_fingerprint(shown)}"
+        )
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
         if not model.bayesian_size:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from .._tree import same_structure
 from ..data import Batch, Data
 from ..model import Parameters
 from ..posteriors import Factorized, MeanFieldGaussian, Posterior
@@ -69,8 +70,7 @@ class BlackBoxPhase(ElboPhase):
         names = ("mu", "rho", "logits") if self.method.family == "auto" else ("mu", "own")
         variational = by_name(self.model, nodes, names)
         if names[-1] == "own" and isinstance(before, Factorized):
-            same = type(before.family) is type(self.method.family)
-            variational = before.variational if same else variational
+            variational = self._taken_over(before, variational)
         coefficients = None
         if self.method.baseline == "control_variate":
             coefficients = [
@@ -80,6 +80,14 @@ class BlackBoxPhase(ElboPhase):
         optimizer = self._optimizer().init(variational)
         step = jnp.zeros((), jnp.int32)
         return BlackBoxState(variational, coefficients, previous.state, optimizer, step)
+
+    def _taken_over(self, before: Factorized, fresh: dict[str, Any]) -> dict[str, Any]:
+        """What the same family found; of other weights or components, only its means are left."""
+        found = before.variational
+        same = type(before.family) is type(self.method.family) and same_structure(found, fresh)
+        if not same or any(jax.tree.leaves(jax.tree.map(_other_shape, found, fresh))):
+            return fresh
+        return jax.tree.map(lambda a, like: jnp.asarray(a, like.dtype), found, fresh)
 
     def _first(
         self, factor: Factor, prior: Prior, w: jax.Array, std: Any, marginals: Any, given: bool
@@ -95,8 +103,8 @@ class BlackBoxPhase(ElboPhase):
         values = len(factor.grid)
         probs = jnp.broadcast_to(jnp.asarray(factor.grid.probs, w.dtype), (*w.shape, values))
         if marginals is not None and marginals.shape == probs.shape:
-            # a little of the prior: what has probability 0 has no gradient to leave it by
-            probs = 0.99 * marginals + 0.01 * probs
+            # never less than a little of the prior: what has probability 0 has no finite logit
+            probs = jnp.maximum(marginals, 1e-4 * probs)
         elif given:
             nearest = jax.nn.one_hot(factor.grid.index(w), values, dtype=w.dtype)
             probs = 0.5 * nearest + 0.5 * probs
@@ -126,7 +134,7 @@ class BlackBoxPhase(ElboPhase):
             g, coefficient = sample_gradients(
                 factor, v, w[i], signals[i], self.method.baseline, coefficient
             )
-            mean, spread = mean_and_variance(g)
+            mean, spread = mean_and_variance(g, self.method.baseline)
             if closed and factor.kl(prior, v) is not None:
                 own = jax.grad(partial(_total_kl, factor, prior))(v)
                 mean = jax.tree.map(lambda g, k: g + kl_scale * k, mean, own)
@@ -201,6 +209,10 @@ class BlackBoxPhase(ElboPhase):
         if family == "auto" and not has_grids(self.model):
             return MeanFieldGaussian(*about, mu=v["mu"], rho=v["rho"])
         return Factorized(*about, family=family, variational=v)
+
+
+def _other_shape(a: Any, b: Any) -> bool:
+    return jnp.shape(a) != jnp.shape(b)
 
 
 def _total_kl(factor: Factor, prior: Prior, v: dict[str, Any]) -> jax.Array:

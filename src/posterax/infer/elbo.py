@@ -2,11 +2,11 @@ r"""What the phases of variational inference share: starts, the scales of the bo
 
 Per data point, a step on minibatch i of M minimises
 
-    (M / N) Σₙ −weightₙ log p(yₙ | xₙ, w) + T · warm-up · πᵢ (M / N) KL,  w = μ ± δ ~ q
+    (M / N) Σₙ −weightₙ log p(yₙ | xₙ, w) + T · warm-up · πᵢ (M / N) KL,  w ~ q
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -18,9 +18,6 @@ from ..model import Parameters
 from ..priors import Prior, is_flat
 from .base import Phase, Start, make_optimizer
 
-if TYPE_CHECKING:
-    from .bayes_by_backprop import BayesByBackprop
-
 
 def minibatch_weight(weighting: str | Callable[..., Any], i: Any, batches: Any) -> jax.Array:
     r"""π_i, the share of the KL that minibatch i = 1 … M carries; the shares sum to one.
@@ -29,7 +26,7 @@ def minibatch_weight(weighting: str | Callable[..., Any], i: Any, batches: Any) 
     2^−i / (1 − 2^−M), since 2^M overflows.
 
     Example:
-        >>> from posterax.infer.bayes_by_backprop import minibatch_weight
+        >>> from posterax.infer.elbo import minibatch_weight
         >>> [float(minibatch_weight("blundell", i, 2)) for i in (1, 2)]
         [0.666..., 0.333...]
     """
@@ -56,7 +53,7 @@ def mean_state(states: Any) -> Any:
 class ElboPhase(Phase):
     """Gradient descent on minus a bound on the evidence, per data point."""
 
-    method: "BayesByBackprop"
+    method: Any  # a ``BayesByBackprop`` or a ``BlackBoxVI``
     learning_rate: Any
     temperature: Any
     warmup: Any

@@ -66,6 +66,13 @@ class CurvaturePhase(Phase):
 
     def init(self, previous: Any, data: Data | None, key: jax.Array) -> CurvatureState:
         if isinstance(previous, Start):  # nothing was trained
+            given = previous.posterior
+            if given is not None and not given.centred:
+                raise ValueError(
+                    f"init: the mean of a {type(given).__name__} is no network that fits, and "
+                    "train=False takes it for the maximum: pass init=px.fit(…, "
+                    "px.MaximumAPosteriori()), or init=posterior.network(key=0) for one draw"
+                )
             previous = PointState(previous.parameters, previous.state, None)
         zero = jnp.zeros((), jax.tree.leaves(self.model.parameters)[0].dtype)
         start = jnp.zeros((), jnp.int32)
@@ -123,7 +130,7 @@ class CurvaturePhase(Phase):
         # the precision of another prior is a bound on its curvature, no part of an evidence
         known = all(isinstance(priors[i], Gaussian) for b in self.blocks for i in b.leaves)
         known = known and int(state.step) >= self.length()
-        evidence = Evidence(float(state.log_likelihood + value), 0.0)
+        evidence = Evidence(float(state.log_likelihood) + float(value), 0.0)
         return LaplaceGaussian(
             model,
             state.point.state,
@@ -247,9 +254,9 @@ class Laplace(Method):
         }.get(structure, "a smaller network")
         size = sum(block.size for block in blocks)
         refuse_beyond_memory(
-            f"structure={structure!r} for {size:,} weights (3 × {count:,} numbers; needs less: "
-            f"{instead})",
-            3 * width * count,
+            f"structure={structure!r} for {size:,} weights ({count:,} numbers, and three times as "
+            f"many in float64 at the end; needs less: {instead})",
+            (2 * width + 3 * 8) * count,
         )
         linearised = np.asarray(self.predictive == "linearised")
         precision = np.asarray(PRECISIONS.index(self.prior_precision))

@@ -5,7 +5,8 @@ Every block is whitened by its prior and rotated to its eigenvectors,
     H + P = P^½ U (1 + diag λ) Uᵀ P^½
 
 (U = U_a ⊗ U_g for Kronecker factors, whose eigenvalues are products; U = 1 for a diagonal), so that
-the covariance, its root and the determinant are at hand and no rounding can make one negative.
+the covariance, its root and the determinant are at hand and no rounding can make one negative. All
+in float64: an error of float32 in the largest λ is larger than what the prior knows.
 
 The log evidence of the Laplace approximation, with the prior's precision multiplied by τ,
 
@@ -22,9 +23,10 @@ import jax
 import jax.numpy as jnp
 
 from ..model import Model, Parameters
+from ..posteriors.laplace import as_matrix
 from ..priors import Gaussian, Prior, is_prior
 from ..priors.base import LOG_2PI
-from .curvature import Block, Sums
+from .curvature import Block, Sums, whole
 
 ITERATIONS, CLOSE = 100, 1e-5
 WIDEST = 23.0  # log τ stays within ± this: e^23 is 10^10
@@ -90,7 +92,7 @@ def spectrum(block: Block, sums: dict[str, jax.Array], scale: Any, precision: An
     # the precision as a product of one factor for each input and one for each output: exact where
     # all weights share one, or all of an input or an output do
     assert block.site is not None
-    logs = jnp.log(block.site.matrix(precision[0]))
+    logs = jnp.log(as_matrix(precision[0], block.site.order, block.site.inputs))
     rows, middle = jnp.mean(logs, axis=1), jnp.mean(logs) / 2
     scales = jnp.exp(-0.5 * (rows - middle)), jnp.exp(-0.5 * (jnp.mean(logs, axis=0) - middle))
     found = [
@@ -162,7 +164,6 @@ def best_precision(
     return {i: jnp.exp(log_tau[group[i]]) for i in places}
 
 
-@eqx.filter_jit
 def solve(
     blocks: tuple[Block, ...],
     model: Model,
@@ -187,6 +188,23 @@ def solve(
         The arrays of the posterior's blocks; τ by place; the log evidence less log p(D | w*); and
         by place whether the prior has a precision at all.
     """
+    with jax.enable_x64(True):
+        return _solve(blocks, model, params, sums, mass, total, mode)
+
+
+@eqx.filter_jit
+def _solve(
+    blocks: tuple[Block, ...],
+    model: Model,
+    params: Parameters,
+    sums: Sums,
+    mass: jax.Array,
+    total: jax.Array,
+    mode: str,
+) -> tuple[dict[str, Any], dict[int, jax.Array], jax.Array, dict[int, jax.Array]]:
+    """``solve`` inside, where float64 is float64; arrays go back in the network's precision."""
+    dtype, sums = mass.dtype, whole(sums)
+    params, mass, total = jax.tree.map(lambda a: a.astype(float), (params, mass, total))
     leaves, count = jax.tree.leaves(params), len(jax.tree.leaves(params.network))
     priors = jax.tree.leaves(model.priors, is_leaf=is_prior)
     found = {i: prior_precision(priors[i], leaves[i]) for b in blocks for i in b.leaves}
@@ -194,7 +212,7 @@ def solve(
     sound = {i: jnp.all((p > 0) & jnp.isfinite(p)) for i, p in precision.items()}
     squares = {i: jnp.sum(p * jnp.square(leaves[i] - m)) for i, (p, m) in found.items()}
     log_p = {i: jnp.sum(priors[i].log_prob(leaves[i])) for i in found}
-    share = total.astype(mass.dtype) / mass
+    share = total / mass
     scale = {b.name: share if b.site is None else share / _count(b, mass) for b in blocks}
 
     def spectrum_of(b: Block) -> Spectrum:
@@ -207,18 +225,21 @@ def solve(
         factors = best_precision(own, spectra, sums, scale, precision, squares, each)
         for i, tau in factors.items():
             precision[i], squares[i] = tau * precision[i], tau * squares[i]
-            logs = jnp.sum(jnp.log(precision[i])) - LOG_2PI * leaves[i].size
-            log_p[i] = 0.5 * (logs - squares[i])
+            log_norm = jnp.sum(jnp.log(precision[i])) - LOG_2PI * leaves[i].size
+            log_p[i] = 0.5 * (log_norm - squares[i])
         for b in own:
             # several τ in one matrix turn its eigenvectors
             turned = each and len(b.leaves) > 1
             tau = factors[b.leaves[0]]
             spectra[b.name] = spectrum_of(b) if turned else spectra[b.name].strengthened(tau)
-    determinant = sum(jnp.sum(jnp.log(p)) for p in precision.values())
-    determinant += sum(jnp.sum(jnp.log1p(s.values)) for s in spectra.values())
+    logs = [jnp.sum(jnp.log(p)) for p in precision.values()]
+    logs += [jnp.sum(jnp.log1p(s.values)) for s in spectra.values()]
+    determinant = jnp.sum(jnp.stack(logs))
     size = sum(b.size for b in blocks)
-    value = sum(log_p.values()) + 0.5 * (size * LOG_2PI - determinant)
-    return {b.name: _arrays(b, spectra[b.name]) for b in blocks}, factors, value, sound
+    value = jnp.sum(jnp.stack([*log_p.values()])) + 0.5 * (size * LOG_2PI - determinant)
+    arrays = {b.name: _arrays(b, spectra[b.name]) for b in blocks}
+    arrays, factors = jax.tree.map(lambda a: a.astype(dtype), (arrays, factors))
+    return arrays, factors, value, sound
 
 
 def _count(block: Block, mass: jax.Array) -> Any:

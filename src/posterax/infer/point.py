@@ -46,6 +46,7 @@ class PointPhase(Phase):
     with_prior: bool = eqx.field(static=True)
 
     title: ClassVar[str] = "optimising"
+    stands_alone: ClassVar[bool] = True
 
     def _optimizer(self) -> optax.GradientTransformation:
         return make_optimizer(self.optimizer, self.learning_rate, self.schedule, self.plan)

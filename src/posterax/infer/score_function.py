@@ -97,10 +97,20 @@ def sample_gradients(
     return coefficient.take_off(g, h), later
 
 
-def mean_and_variance(g: Tree) -> tuple[Tree, Tree]:
-    """The mean over samples, and the variance of that mean as the samples' spread shows it."""
+def mean_and_variance(g: Tree, baseline: str | None = None) -> tuple[Tree, Tree]:
+    """The mean over samples, and the variance of that mean, from the same samples.
+
+    With leave-one-out, sample i is in the baseline of j and j in that of i, hence
+    Cov(gᵢ, gⱼ) = c E[g]² with c = 1 / (S − 1)². The spread v over samples then is too small,
+    E[v] = V − c E[g]², and since E[mean²] = V + E[g]², (v + c mean²) / (1 + c) has mean V. That is
+    exact where every weight has variational parameters of its own.
+    """
     mean = jax.tree.map(lambda g: jnp.mean(g, 0), g)
-    return mean, jax.tree.map(lambda g: jnp.var(g, 0, ddof=1) / len(g), g)
+    spread = jax.tree.map(lambda g: jnp.var(g, 0, ddof=1) / len(g), g)
+    if baseline == "leave_one_out":
+        c = 1 / (len(jax.tree.leaves(g)[0]) - 1) ** 2
+        spread = jax.tree.map(lambda v, m: (v + c * jnp.square(m)) / (1 + c), spread, mean)
+    return mean, spread
 
 
 def learning_signals(

@@ -17,8 +17,8 @@ import numpy as np
 from jax import lax
 from jax.extend import core as jex
 
-from ..networks.shared import PRODUCTS, bind, called, structural
-from .reuse import CALLS, PRODUCT, kinds
+from ..networks.shared import LOOPS, PRODUCTS, bind, called, structural
+from .reuse import CALLS, LOOP, PRODUCT, kinds
 
 
 class Site(NamedTuple):
@@ -224,14 +224,19 @@ def last_layer(function: Any, weights: Any, x: Any) -> list[int]:
         [1, 2]
     """
     program = jax.make_jaxpr(function)(weights, x)
-    layers: dict[int, set[int]] = {}
+    layers: dict[Any, set[int]] = {}  # by the weight of the product; a loop with some is ``LOOP``
     tags: list[Any] = [("weight", i) for i in range(len(jax.tree.leaves(weights)))]
     tags += [None] * (len(program.jaxpr.invars) - len(tags))
     _layers(program.jaxpr, tags, layers)
+    if next(reversed(layers), None) == LOOP:
+        raise ValueError(
+            "structure='last_layer': the network's last product with a weight lies in a loop, "
+            "which may hold several layers; name the weights of the last one with layer="
+        )
     return sorted(list(layers.values())[-1]) if layers else []
 
 
-def _layers(jaxpr: Any, arguments: list[Any], layers: dict[int, set[int]]) -> list[Any]:
+def _layers(jaxpr: Any, arguments: list[Any], layers: dict[Any, set[int]]) -> list[Any]:
     """Collect the weights of every product, in the order of the program; tags of the outputs."""
     tags: dict[Any, Any] = dict(zip(jaxpr.invars, arguments, strict=True))
 
@@ -242,8 +247,11 @@ def _layers(jaxpr: Any, arguments: list[Any], layers: dict[int, set[int]]) -> li
         given, name, body = [read(atom) for atom in eqn.invars], eqn.primitive.name, called(eqn)
         by_kind = {tag[0]: tag[1] for tag in given if tag is not None}
         outs: list[Any] = [None] * len(eqn.outvars)
-        if name in CALLS and body is not None:
+        if body is not None and len(body.jaxpr.invars) == len(given):
             outs = _layers(body.jaxpr, given, layers)
+        elif name in LOOPS and "weight" in by_kind and _multiplies(eqn):
+            layers.pop(LOOP, None)
+            layers[LOOP] = set()
         elif name in PRODUCTS and "weight" in by_kind:
             layer = by_kind["weight"]
             layers.pop(layer, None)  # the last of several uses counts
@@ -257,3 +265,12 @@ def _layers(jaxpr: Any, arguments: list[Any], layers: dict[int, set[int]]) -> li
             outs = [given[0]]
         tags.update(zip(eqn.outvars, outs, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
+
+
+def _multiplies(eqn: Any) -> bool:
+    """Whether there is a product anywhere within an equation."""
+    if eqn.primitive.name in PRODUCTS:
+        return True
+    inner = [p for v in eqn.params.values() for p in (v if isinstance(v, tuple) else (v,))]
+    bodies = [p.jaxpr if isinstance(p, jex.ClosedJaxpr) else p for p in inner]
+    return any(_multiplies(e) for b in bodies if isinstance(b, jex.Jaxpr) for e in b.eqns)

@@ -65,10 +65,18 @@ class SteinPhase(ChainPhase):
         if not previous.given:  # a network of constants would start them all in one place, for ever
             noise = jax.random.normal(jitter_key, position.shape, position.dtype)
             position = position + JITTER * noise
-        state = jax.tree.map(
-            lambda a: jnp.broadcast_to(a, (self.chains, *jnp.shape(a))), previous.state
-        )
+        state = self._states(previous, start_key)
         return ParticleState(position, state, self._optimizer().init(position))
+
+    def _states(self, previous: Any, key: jax.Array) -> Any:
+        """Every particle's running averages: those of the draw whose weights ``starts`` took."""
+        posterior, like = previous.posterior, previous.state
+        if posterior is None:
+            return jax.tree.map(lambda a: jnp.broadcast_to(a, (self.chains, *jnp.shape(a))), like)
+        ids = posterior.particles(jax.random.split(key)[0], self.chains).ids
+        found = jax.vmap(posterior.network_state)(ids)
+        turns = jnp.arange(self.chains) % len(jax.tree.leaves(ids)[0])
+        return jax.tree.map(lambda a, b: a[turns].astype(b.dtype), found, like)
 
     def step(
         self, state: ParticleState, batch: Batch, key: jax.Array
@@ -187,6 +195,11 @@ class SVGD(Method):
             above_zero("bandwidth", self.bandwidth)
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
+        if not model.bayesian_size:
+            raise ValueError(
+                "model: no parameter has a prior, so nothing keeps particles apart; give the model "
+                "a prior, or use px.DeepEnsemble"
+            )
         return [
             SteinPhase(
                 model,

@@ -26,7 +26,7 @@ from .._tree import tree_bytes
 from ..data import Batch, Data
 from ..model import Model, Parameters
 from ..posteriors import LowRankGaussian, Posterior
-from .base import Draw, Info, Method, Phase, Plan, check_optimizer
+from .base import Draw, Info, Method, Phase, Plan, Start, check_optimizer, mean_nll
 from .point import MaximumAPosteriori, MaximumLikelihood, PointPhase, PointState
 
 ITERATES = 100  # at least so many go into the moments, where a phase has as many steps
@@ -34,7 +34,7 @@ PROBES = 20  # minibatches for the curvature
 STABLE = 0.05  # the walk's rate, of the largest that is stable
 
 
-class CurvatureState(NamedTuple):
+class SharpnessState(NamedTuple):
     """The mode, a direction of length 1, and the largest curvature found so far."""
 
     params: Parameters
@@ -43,7 +43,7 @@ class CurvatureState(NamedTuple):
     curvature: jax.Array
 
 
-class CurvaturePhase(PointPhase):
+class SharpnessPhase(PointPhase):
     """The largest curvature at the mode, by power iteration: v ← H v / |H v|, λ = max |H v|.
 
     Each step has the Hessian of another minibatch. SGD runs away where its rate is too high for
@@ -53,23 +53,39 @@ class CurvaturePhase(PointPhase):
     title: ClassVar[str] = "measuring the curvature"
     validated: ClassVar[bool] = False
 
-    def init(self, previous: PointState, data: Data | None, key: jax.Array) -> Any:
+    def init(self, previous: Any, data: Data | None, key: jax.Array) -> Any:
+        if isinstance(previous, Start):  # nothing was trained
+            _refuse_no_mode(previous.posterior)
+            previous = PointState(previous.parameters, previous.state, None)
         flat, unravel = ravel_pytree(previous.params)
         direction = jax.random.normal(key, flat.shape, flat.dtype)
         direction = unravel(direction / jnp.linalg.norm(direction))
-        return CurvatureState(previous.params, previous.state, direction, jnp.zeros((), flat.dtype))
+        return SharpnessState(previous.params, previous.state, direction, jnp.zeros((), flat.dtype))
 
     def step(self, state: Any, batch: Batch, key: jax.Array) -> tuple[Any, Info]:
-        def slope(params: Parameters) -> jax.Array:
-            grads, _ = jax.grad(self.objective, has_aux=True)(params, state.state, batch, key)
-            return optax.tree.vdot(grads, state.direction)
+        def slope(params: Parameters) -> tuple[jax.Array, jax.Array]:
+            grads, (nll, *_) = jax.grad(self.objective, has_aux=True)(
+                params, state.state, batch, key
+            )
+            return optax.tree.vdot(grads, state.direction), nll
 
         # reverse twice: networks may have derivatives of their own, for which forward has no rule
-        bent = jax.grad(slope)(state.params)
+        bent, nll = jax.grad(slope, has_aux=True)(state.params)
         size = optax.tree.norm(bent)
         direction = jax.tree.map(lambda b: b / jnp.where(size > 0, size, 1), bent)
         found = jnp.maximum(state.curvature, size)
-        return state._replace(direction=direction, curvature=found), Info({"curvature": size})
+        terms = {"nll": mean_nll(nll, batch), "curvature": size}
+        return state._replace(direction=direction, curvature=found), Info(terms)
+
+
+def _refuse_no_mode(posterior: Posterior | None) -> None:
+    """The means of an ensemble or of chains are no network: there is nothing to walk about."""
+    if posterior is not None and not posterior.centred:
+        raise ValueError(
+            f"init: the means of {type(posterior).__name__} are no network that fits, and "
+            "collect=1 trains none; pass init=posterior.network(key=0), one draw's, or collect "
+            "less than 1"
+        )
 
 
 class WalkState(NamedTuple):
@@ -94,6 +110,7 @@ class WalkPhase(PointPhase):
     rank: int = eqx.field(static=True)
 
     title: ClassVar[str] = "collecting"
+    improves: ClassVar[bool] = False  # at a mode already: it is there to spread
 
     def _optimizer(self) -> optax.GradientTransformation:
         if self.optimizer is not None:
@@ -104,7 +121,7 @@ class WalkPhase(PointPhase):
     def _flat(self, params: Parameters) -> jax.Array:
         return ravel_pytree(self.model.bayesian(params))[0]
 
-    def init(self, previous: CurvatureState, data: Data | None, key: jax.Array) -> Any:
+    def init(self, previous: SharpnessState, data: Data | None, key: jax.Array) -> Any:
         params, zero = previous.params, jnp.zeros((), jnp.int32)
         flat = self._flat(params)
         return WalkState(
@@ -232,6 +249,8 @@ class SWAG(Method):
     scale: float = 1.0
     training: MaximumLikelihood = MaximumAPosteriori()
 
+    minibatches: ClassVar[bool] = True
+
     def __check_init__(self) -> None:
         whole("rank", self.rank, least=2)
         if self.collect != 1:
@@ -259,8 +278,8 @@ class SWAG(Method):
         rate = None if self.learning_rate is None else jnp.asarray(self.learning_rate)
         common = (rate, self.optimizer, "constant", self.training.with_prior)
         return [
-            *self.training.phases(model, mode),
-            CurvaturePhase(model, measure, *common),
+            *(self.training.phases(model, mode) if self.collect != 1 else ()),
+            SharpnessPhase(model, measure, *common),
             WalkPhase(
                 model, collect, *common,
                 momentum=jnp.asarray(self.momentum),
@@ -272,6 +291,11 @@ class SWAG(Method):
 
     def _check(self, model: Model, plan: Plan, iterates: int) -> None:
         """Refuse what would leave a Gaussian without spread, or more deviations than memory."""
+        if not model.bayesian_size:
+            raise ValueError(
+                "model: no parameter has a prior, so there is no posterior; give the model a "
+                "prior, or use px.MaximumLikelihood"
+            )
         if int(plan.batches) == 1 and self.optimizer is None:
             raise ValueError(
                 "batch_size: SWAG's posterior is the spread of SGD between minibatches, and with "

@@ -128,11 +128,17 @@ class Posterior(eqx.Module):
             method = self.record.method if self.record is not None else ""
             raise ValueError(
                 f"log_evidence: this posterior of {method or type(self).__name__} has none; "
-                "px.ImportanceSampling and px.SMC estimate it, once they ran to their end, and "
-                "px.Enumeration has it exactly where all weights are on a grid; px.Laplace "
-                "approximates it"
+                + self.no_evidence()
             )
         return self.evidence
+
+    def no_evidence(self) -> str:
+        """What has an evidence instead, or how this posterior would have had one."""
+        return (
+            "px.ImportanceSampling and px.SMC estimate it, once they ran to their end, and "
+            "px.Enumeration has it exactly where all weights are on a grid; px.Laplace "
+            "approximates it"
+        )
 
     @property
     def history(self) -> dict[str, np.ndarray]:

@@ -26,7 +26,7 @@ from ..priors.base import LOG_2PI
 
 
 @runtime_checkable
-class Family(Protocol):
+class OwnFamily(Protocol):
     """What ``px.BlackBoxVI(family=…)`` takes: a distribution with draws and a log density."""
 
     def init(self, prior: Prior, w: jax.Array) -> Any:
@@ -206,6 +206,18 @@ def each(
 def has_grids(model: Model) -> bool:
     """Whether some weights take finitely many values."""
     return any(is_grid(prior) for prior in jax.tree.leaves(model.priors, is_leaf=is_prior))
+
+
+def check_hashable(family: Any) -> None:
+    """Refuse a family that compiled code cannot be kept under."""
+    arrays = jax.tree.leaves(family)  # of an Equinox module; any other object is one leaf
+    try:
+        hash((jax.tree.structure(family), *(a for a in arrays if not eqx.is_array_like(a))))
+    except TypeError as error:
+        raise TypeError(
+            f"family must be hashable: write @dataclass(frozen=True), with fields that are "
+            f"hashable too, for {type(family).__name__} ({error})"
+        ) from error
 
 
 def check_family(family: Any, model: Model) -> None:

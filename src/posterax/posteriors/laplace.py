@@ -1,6 +1,6 @@
 """The Gaussian posterior of the Laplace approximation."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -11,6 +11,7 @@ import numpy as np
 from .._noise import noise_key, standard_normal
 from .._tree import named_leaves
 from ..model import Parameters
+from ..priors import Gaussian, is_prior
 from ..priors.base import LOG_2PI
 from .base import map_samples
 from .correlated import refuse_large_covariance
@@ -109,6 +110,19 @@ class LaplaceGaussian(Symmetric):
         # the density at its top is all but the half that a square has on average
         return 0.5 * size - self.log_prob(self.mu)
 
+    def no_evidence(self) -> str:
+        priors = named_leaves(self.model.priors, is_leaf=is_prior)
+        for name in (name for part in self.parts() for name in part.names):
+            if not isinstance(priors[name], Gaussian):
+                return (
+                    f"it needs Gaussian priors, and that of {name} is "
+                    f"{type(priors[name]).__name__}: use px.priors.Gaussian"
+                )
+        return (
+            "the pass over the data was interrupted; px.fit(…, px.Laplace(train=False), init=…) "
+            "with this posterior makes it anew"
+        )
+
     # -- blocks and trees
 
     def parts(self) -> Iterator[Part]:
@@ -165,7 +179,7 @@ def _whitened(arrays: dict[str, Any], away: list[jax.Array]) -> tuple[jax.Array,
         return away[0], 0.0
     rows, columns = arrays["input_scale"], arrays["output_scale"]
     shape = (len(rows), len(columns))
-    matrix = away[0].transpose(_order(arrays)).reshape(shape) / (rows[:, None] * columns)
+    matrix = as_matrix(away[0], _order(arrays), len(rows)) / (rows[:, None] * columns)
     logs = shape[1] * jnp.sum(jnp.log(rows)) + shape[0] * jnp.sum(jnp.log(columns))
     return arrays["inputs"].T @ matrix @ arrays["outputs"], logs
 
@@ -175,9 +189,17 @@ def _order(arrays: dict[str, Any]) -> list[int]:
 
 
 def _in_shape(arrays: dict[str, Any], matrix: jax.Array) -> jax.Array:
-    """(inputs, outputs) in the shape of the weight."""
     shape = [int(size) for size in arrays["shape"].split(",")]
-    order = _order(arrays)
+    return as_weight(matrix, _order(arrays), shape)
+
+
+def as_matrix(w: jax.Array, order: Sequence[int], inputs: int) -> jax.Array:
+    """A weight as (inputs, outputs); ``order`` are its axes, those of the inputs first."""
+    return w.transpose(order).reshape(inputs, -1)
+
+
+def as_weight(matrix: jax.Array, order: Sequence[int], shape: Sequence[int]) -> jax.Array:
+    """(inputs, outputs) in the shape of the weight."""
     return matrix.reshape([shape[axis] for axis in order]).transpose(np.argsort(order))
 
 

@@ -6,6 +6,7 @@ import jax
 import numpyro.distributions as dist
 
 from .base import Prior
+from .simple import Gaussian
 
 
 class FromDistribution(Prior):
@@ -43,6 +44,8 @@ class FromDistribution(Prior):
 def as_prior(prior: Any) -> Prior:
     """Accept a prior of this module or a numpyro distribution.
 
+    numpyro's ``Normal`` becomes ``px.priors.Gaussian``, for which much has a closed form.
+
     Example:
         >>> import numpyro.distributions as dist
         >>> import posterax as px
@@ -52,7 +55,8 @@ def as_prior(prior: Any) -> Prior:
     if isinstance(prior, Prior):
         return prior
     if isinstance(prior, dist.Distribution):
-        return FromDistribution(prior)
+        made = FromDistribution(prior)
+        return Gaussian(prior.scale, prior.loc) if type(prior) is dist.Normal else made
     raise TypeError(
         "prior must be one of px.priors or a numpyro distribution, got "
         f"{type(prior).__name__}; for instance px.priors.Gaussian(1.0)"

@@ -91,7 +91,8 @@ class BayesianEstimator(BaseEstimator):
             )
         self._scale(rows)
         self._seed()
-        model = self._model(len(rows.x))
+        model, method = self._model(len(rows.x)), self._method()
+        self._check_prior(method)
         if previous is not None and _sizes(previous.model) != _sizes(model):
             before, now = _sizes(previous.model), _sizes(model)
             raise ValueError(
@@ -99,7 +100,7 @@ class BayesianEstimator(BaseEstimator):
                 f"{before[1:-1]} and {before[-1]} outputs, but this one needs {now[0]}, "
                 f"{now[1:-1]} and {now[-1]}: set warm_start=False"
             )
-        self._first_fit(model, rows, self._method(), previous)
+        self._first_fit(model, rows, method, previous)
 
     def _first_fit(self, model: Model, rows: Rows, method: Method, start: Posterior | None) -> None:
         rows, watch = self._watched(rows)
@@ -207,6 +208,16 @@ class BayesianEstimator(BaseEstimator):
     def _method(self) -> Method:
         return settings.make_method(self.method, self.learning_rate, self.members, self.temperature)
 
+    def _check_prior(self, method: Method) -> None:
+        """Some methods are for Gaussian priors, and the default is none."""
+        tuned = getattr(method, "prior_precision", "fixed") != "fixed"
+        if self.prior is None and (tuned or getattr(method, "anchored", False)):
+            what = "prior_precision" if tuned else "anchored"
+            raise ValueError(
+                f"prior: {what} of {type(method).__name__} needs a Gaussian one, and the default "
+                f"is not: pass prior=px.priors.Gaussian(1.0) to {_name(self)}"
+            )
+
     def _model(self, n: int) -> Model:
         network = networks.MLP(
             self.n_features_in_,
@@ -232,7 +243,8 @@ class BayesianEstimator(BaseEstimator):
     ) -> Posterior:
         """One call of ``px.fit``, for a share of the steps."""
         n = len(rows.x)
-        budget = settings.make_budget(method, n, self.epochs, self.steps, self.batch_size, share)
+        size = self._batch_size(method, n)
+        budget = settings.make_budget(method, n, self.epochs, self.steps, size, share)
         if budget.batch_size in (None, n) and n <= settings.FULL_BATCH:
             rows = padded(rows)
             budget = budget._replace(batch_size=None if method.full_batch else len(rows.x))
@@ -255,9 +267,16 @@ class BayesianEstimator(BaseEstimator):
         y = self._inner_targets(rows.y)
         return x, y.astype(dtype) if y.dtype.kind == "f" else y, rows.weight
 
+    def _batch_size(self, method: Method, n: int) -> int | None:
+        """The user's, or minibatches for methods that live on them."""
+        if self.batch_size is None and method.minibatches:
+            return min(settings.BATCH, max(1, n // 10))
+        return self.batch_size
+
     def _look_every(self, n: int) -> float:
         """Epochs between two looks at the held-out rows: about a hundred steps."""
-        size = self.batch_size or (n if n <= settings.FULL_BATCH else settings.BATCH)
+        size = self._batch_size(self._method(), n)
+        size = size or (n if n <= settings.FULL_BATCH else settings.BATCH)
         return max(1.0, 100 / max(1, -(-n // size)))
 
     def _watched(self, rows: Rows) -> tuple[Rows, Validation | None]:
