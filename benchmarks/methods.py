@@ -1,11 +1,11 @@
 """``python -m benchmarks.methods``: one table of all methods, for docs/methods/index.md.
 
-What a method assumes and when to use it is written here. What it costs is measured: seconds of a
-step from two fits of different length, so that compiling, warming up and finishing cancel, over
-those of a step of maximum likelihood on the same batch; what it holds while fitting and what its
-posterior stores are counted, in multiples of the number of weights.
+What a method assumes and when to use it is written here. What it costs is measured: the seconds of
+a step, as ``px.fit`` runs it, over those of a step of maximum likelihood on as much data, in turns;
+what it holds while fitting and what its posterior stores are counted, in multiples of the number of
+weights. Of several phases the last is timed, or the one that has ``steps``.
 
-    python -m benchmarks.methods           # measure (about five minutes), save JSON, write the page
+    python -m benchmarks.methods           # measure (about two minutes), save JSON, write the page
     python -m benchmarks.methods --write   # the page from the JSON
 """
 
@@ -20,171 +20,189 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import posterax as px
+from posterax import loop
 from posterax._tree import tree_size
 from posterax.infer import Method
+from posterax.prepare import make_start, prepare
 
 ROOT = Path(__file__).parent.parent
 RESULT, PAGE = ROOT / "benchmarks/results/methods.json", ROOT / "docs/methods/index.md"
-ROWS_OF_DATA, BATCH, ROUNDS = 1000, 100, 3
+ROWS_OF_DATA, BATCH, ROUNDS, SECONDS = 1000, 100, 7, 0.15
 GRID = px.priors.Grid([-1.0, 0.0, 1.0])
 
 
 class Row(NamedTuple):
-    """A method: an example of it, the steps to time it over, and words."""
+    """A method: an example of it, its page, and words."""
 
     method: Method
     page: str
-    steps: int
     assumes: str
     limit: str  # what it converges to, given all the time in the world
     use: str
-    small: bool = False  # a network with a dozen weights that take three values each
 
 
 NOT = "no"
 TABLE = {
     "maximum likelihood": Row(
-        px.MaximumLikelihood(), "point_estimates", 500,
+        px.MaximumLikelihood(), "point_estimates",
         "one set of weights is enough", NOT, "as a baseline; with very much data",
     ),
     "maximum a posteriori": Row(
-        px.MaximumAPosteriori(), "point_estimates", 500,
+        px.MaximumAPosteriori(), "point_estimates",
         "one set of weights is enough", NOT, "as a baseline, and as a start for others",
     ),
     "simulated annealing": Row(
-        px.SimulatedAnnealing(), "simulated_annealing", 200,
+        px.SimulatedAnnealing(), "simulated_annealing",
         "one set of weights is enough", "no: the best point",
         "few weights, many modes, or no gradient",
     ),
     "deep ensemble": Row(
-        px.DeepEnsemble(), "deep_ensembles", 400,
+        px.DeepEnsemble(), "deep_ensembles",
         "modes that training finds stand for all", NOT,
         "as the first choice where M networks can be afforded",
     ),
     "MC dropout": Row(
-        px.MCDropout(), "dropout", 1000,
+        px.MCDropout(), "dropout",
         "a mask of units, independent of the data, times one set of weights", NOT,
         "a network that is trained with dropout anyway",
     ),
     "Bayes by Backprop": Row(
-        px.BayesByBackprop(), "bayes_by_backprop", 1000,
+        px.BayesByBackprop(), "bayes_by_backprop",
         "weights are independent and Gaussian, about one mode", NOT,
         "large networks with minibatches; pruning; learning on with the posterior as prior",
     ),
     "full-covariance VI": Row(
-        px.BayesByBackprop(family="full"), "bayes_by_backprop", 5,
+        px.BayesByBackprop(family="full"), "bayes_by_backprop",
         "weights are jointly Gaussian, about one mode", NOT,
         "up to some thousand weights whose correlations matter",
     ),
     "low-rank VI": Row(
-        px.BayesByBackprop(family="low_rank"), "bayes_by_backprop", 400,
+        px.BayesByBackprop(family="low_rank"), "bayes_by_backprop",
         "as above, correlations of low rank", NOT, "the same for more weights",
     ),
     "radial VI": Row(
-        px.BayesByBackprop(family="radial"), "bayes_by_backprop", 400,
+        px.BayesByBackprop(family="radial"), "bayes_by_backprop",
         "directions and lengths of weights are independent, about one mode", NOT,
         "where many weights make draws of a Gaussian too long",
     ),
     "IVON": Row(
-        px.IVON(), "ivon", 1000,
+        px.IVON(), "ivon",
         "weights are independent and Gaussian, about one mode", NOT,
         "the same as Bayes by Backprop, at about the cost of Adam",
     ),
     "black-box VI": Row(
-        px.BlackBoxVI(), "black_box", 400,
+        px.BlackBoxVI(), "black_box",
         "weights are independent, of any family that can be drawn from", NOT,
         "discrete weights, or likelihoods without a gradient",
     ),
     "Laplace": Row(
-        px.Laplace(), "laplace", 1000,
+        px.Laplace(), "laplace",
         "the posterior is Gaussian about its mode, with the curvature there", NOT,
         "uncertainty for a network that is trained already; evidence",
     ),
     "SWAG": Row(
-        px.SWAG(), "swag", 1000,
+        px.SWAG(), "swag",
         "steps of SGD about a mode are spread like the posterior", NOT,
         "a network that is trained by SGD anyway",
     ),
     "SVGD": Row(
-        px.SVGD(), "svgd", 200,
+        px.SVGD(), "svgd",
         "particles that repel one another stand for the posterior",
         "with ever more particles", "a few dozen networks that should differ",
     ),
     "SGLD": Row(
-        px.SGLD(), "stochastic_gradient", 200,
+        px.SGLD(), "stochastic_gradient",
         "steps are small against the posterior", "with ever smaller steps",
         "more data than fits in a step, and time for many steps",
     ),
     "SGHMC": Row(
-        px.SGHMC(), "stochastic_gradient", 200,
+        px.SGHMC(), "stochastic_gradient",
         "steps are small against the posterior", "with ever smaller steps",
         "the same, and several modes by a cyclical schedule",
     ),
     "MCLMC": Row(
-        px.MCLMC(warmup=200, ensemble_steps=200), "microcanonical", 100,
+        px.MCLMC(warmup=200, ensemble_steps=200), "microcanonical",
         "steps are small against the posterior", "with ever smaller steps, or adjusted=True",
         "the posterior itself, for thousands of weights and more",
     ),
     "HMC": Row(
-        px.HMC(warmup=100), "hamiltonian", 10, "nothing but time", "yes",
+        px.HMC(warmup=100), "hamiltonian", "nothing but time", "yes",
         "the posterior itself, with trajectories of known length",
     ),
     "NUTS": Row(
-        px.NUTS(warmup=50), "hamiltonian", 5, "nothing but time", "yes",
+        px.NUTS(warmup=50), "hamiltonian", "nothing but time", "yes",
         "the posterior itself, for some hundred weights, as a reference",
     ),
     "Metropolis": Row(
-        px.Metropolis(warmup=200), "metropolis", 200, "nothing but much time", "yes",
+        px.Metropolis(warmup=200), "metropolis", "nothing but much time", "yes",
         "few weights, or discrete ones, or no gradient",
     ),
     "SMC": Row(
-        px.SMC(particles=200), "smc", 0, "nothing but time", "yes, with ever more particles",
+        px.SMC(particles=200), "smc", "nothing but time", "yes, with ever more particles",
         "several modes; evidence",
     ),
     "importance sampling": Row(
-        px.ImportanceSampling(), "importance_sampling", 20,
+        px.ImportanceSampling(), "importance_sampling",
         "the proposal covers the posterior", "yes, with ever more candidates",
         "a handful of weights; evidence; correcting another method",
     ),
     "enumeration": Row(
-        px.Enumeration(), "enumeration", 0, "weights take few values", "exact at once",
-        "up to some twenty discrete weights; checking other methods", small=True,
+        px.Enumeration(), "enumeration", "weights take few values", "exact at once",
+        "up to some twenty discrete weights; checking other methods",
     ),
 }  # fmt: skip
 
 
 def problem(row: Row) -> tuple[px.Model, tuple[np.ndarray, np.ndarray]]:
-    """A regression network with two layers of 50 units, or a tiny one with discrete weights."""
+    """A regression network with two layers of 50 units; a tiny one where a method runs to its end."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(ROWS_OF_DATA, 8)).astype("float32")
     y = np.sin(x[:, 0]) + x[:, 1] * x[:, 2] + 0.1 * rng.normal(size=ROWS_OF_DATA)
-    hidden, inputs, prior = ((2,), 2, GRID) if row.small else ((50, 50), 8, px.priors.Gaussian(1.0))
+    hidden, inputs = ((2,), 2) if row.method.counts == "nothing" else ((50, 50), 8)
+    prior = GRID if isinstance(row.method, px.Enumeration) else px.priors.Gaussian(1.0)
     network = px.networks.MLP(inputs, 1, hidden, key=0)
     return px.Model(network, prior, px.likelihoods.Gaussian(0.1)), (x[:, :inputs], y)
 
 
-def fits(row: Row, full: bool) -> tuple[Any, Any]:
-    """A function that gives the seconds of a step, and one that gives the last posterior."""
+def stepper(row: Row, full: bool) -> tuple[Any, px.Posterior]:
+    """A function that gives the seconds of a step, and the posterior of a short fit."""
     model, data = problem(row)
-    options: dict[str, Any] = {"progress": False, "key": 0}
-    options |= {} if full else {"batch_size": BATCH}
-    last: list[px.Posterior] = []
+    options: dict[str, Any] = {} if full else {"batch_size": BATCH}
+    if row.method.counts != "nothing":
+        options["steps"] = 40
+    posterior = px.fit(model, data, row.method, key=0, progress=False, **options)
+    ready = prepare(model, data, row.method, None, options.get("steps"), options.get("batch_size"))
+    phases = row.method.phases(ready.model, ready.plan)
+    key, at = jax.random.key(0), posterior.record.final
+    phase, state = phases[at.phase], at.state
+    if row.page == "laplace":  # what has steps is the training in front of its pass
+        phase = phases[0]
+        state = loop.start_phase(phase, make_start(None, ready.model), ready.data, key)
+    told = loop.abstract_info(phase, state, ready.data, key)
+    rows, draw_rows = loop.capacity(told[0])
+    copy = lambda tree: jax.tree.map(lambda a: jnp.array(a, copy=True), tree)  # noqa: E731
+    box = [copy(state), loop.make_buffers(told, rows, draw_rows)]
 
-    def seconds() -> float | None:
-        if row.method.counts == "nothing":
-            last[:] = [px.fit(model, data, row.method, **options)]
-            return None
-        spent = []
-        for length in (row.steps, 3 * row.steps):
-            began = time.perf_counter()
-            last[:] = [px.fit(model, data, row.method, steps=length, thin=row.steps, **options)]
-            spent.append(time.perf_counter() - began)
-        return (spent[1] - spent[0]) / (2 * row.steps)
+    def run(steps: int) -> float:
+        # always the same steps of the schedule, so that none is past the end of the fit
+        start, stop = (jnp.asarray(n, jnp.int32) for n in (0, steps))
+        fixed = (phase, ready.data, key, start, stop, 1, loop.block_length(phase))
+        began = time.perf_counter()
+        chunk = loop.run_chunk(fixed, *box)
+        taken = int(chunk.taken)
+        spent = time.perf_counter() - began
+        box[:] = chunk.state, chunk.buffers
+        return spent / max(taken, 1)
 
-    return seconds, lambda: last[0]
+    run(1)  # compiles
+    most = min(rows, draw_rows or rows)
+    steps = max(1, min(most, int(SECONDS / max(run(2), 1e-6))))
+    steps = max(1, min(most, int(SECONDS / run(steps))))
+    return lambda: run(steps), posterior
 
 
 def stored(posterior: px.Posterior) -> int:
@@ -199,20 +217,17 @@ def measure() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, row in TABLE.items():
         full = bool(row.method.full_batch)
-        base, _ = fits(plain, full)
-        seconds, posterior_of = fits(row, full)
         with warnings.catch_warnings():  # fits so short are warned of, rightly
             warnings.simplefilter("ignore")
-            turns = 1 if row.method.counts == "nothing" else ROUNDS + 1  # the first compiles
-            rounds = [(seconds(), base()) for _ in range(turns)][1:]
-        ratios = [ours / theirs for ours, theirs in rounds if ours is not None and theirs]
-        posterior = posterior_of()
+            base, _ = stepper(plain, full)
+            seconds, posterior = stepper(row, full)
+        ratios = [seconds() / base() for _ in range(ROUNDS)]
         weights = tree_size(posterior.model.parameters)
         chained = bool(getattr(posterior, "chained", False))
         kept = posterior.shape[1] if chained else 1  # type: ignore[attr-defined]
         found[name] = {
             "full_batch": full,
-            "ratio": statistics.median(ratios) if ratios else None,
+            "ratio": None if row.method.counts == "nothing" else statistics.median(ratios),
             "held": tree_size(posterior.record.final.state) / weights,
             "stored": stored(posterior) / weights / kept,
             "per_draw": chained,

@@ -247,7 +247,7 @@ BAD = {
         "batch_size: SWAG's posterior is the spread of SGD between minibatches",
     ),
     "no prior": (
-        lambda: px.fit(flat(TRUTH.model()), TRUTH.data, px.SWAG()),
+        lambda: px.fit(flat(TRUTH.model()), TRUTH.data, px.SWAG(), batch_size=10),
         "model: no parameter has a prior",
     ),
     "a mean that is no network": (

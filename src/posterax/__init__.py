@@ -34,9 +34,9 @@ from .infer import (
     Enumeration,
     ImportanceSampling,
     Laplace,
-    MCDropout,
     MaximumAPosteriori,
     MaximumLikelihood,
+    MCDropout,
     Metropolis,
     SimulatedAnnealing,
 )

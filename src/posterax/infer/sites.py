@@ -130,7 +130,7 @@ def _run(program: jex.ClosedJaxpr, arguments: list[Any], visit: Visit) -> list[A
         name, body = eqn.primitive.name, called(eqn)
         position = next((i for i, tag in enumerate(tags) if tag is not None), None)
         if position is None:
-            found = [(value, None) for value in bind(eqn, values)]
+            found: list[Any] = [(value, None) for value in bind(eqn, values)]
         elif name in CALLS and body is not None:
             found = _run(body, given, visit)
         elif name in PRODUCTS:
