@@ -158,7 +158,7 @@ TABLE = {
 
 
 def problem(row: Row) -> tuple[px.Model, tuple[np.ndarray, np.ndarray]]:
-    """A regression network with two layers of 50 units; a tiny one where a method runs to its end."""
+    """A regression network with two layers of 50 units, or few where a method runs to its end."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(ROWS_OF_DATA, 8)).astype("float32")
     y = np.sin(x[:, 0]) + x[:, 1] * x[:, 2] + 0.1 * rng.normal(size=ROWS_OF_DATA)
@@ -223,14 +223,14 @@ def measure() -> dict[str, Any]:
             seconds, posterior = stepper(row, full)
         ratios = [seconds() / base() for _ in range(ROUNDS)]
         weights = tree_size(posterior.model.parameters)
-        chained = bool(getattr(posterior, "chained", False))
-        kept = posterior.shape[1] if chained else 1  # type: ignore[attr-defined]
+        draws = hasattr(posterior, "draws") and row.method.counts != "epochs"
+        kept = posterior.shape[1] if draws else 1  # type: ignore[attr-defined]
         found[name] = {
             "full_batch": full,
             "ratio": None if row.method.counts == "nothing" else statistics.median(ratios),
             "held": tree_size(posterior.record.final.state) / weights,
             "stored": stored(posterior) / weights / kept,
-            "per_draw": chained,
+            "per_draw": draws,
         }
         print(name, {k: v if not isinstance(v, float) else round(v, 2) for k, v in
                      found[name].items()}, flush=True)  # fmt: skip
