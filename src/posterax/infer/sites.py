@@ -29,10 +29,6 @@ class Site(NamedTuple):
     outputs: int
     rows: int  # positions of one example that meet the weight
 
-    def matrix(self, w: jax.Array) -> jax.Array:
-        """A weight as (inputs, outputs)."""
-        return w.transpose(self.order).reshape(self.inputs, self.outputs)
-
 
 class Seen(NamedTuple):
     """A weight on its way to its product: which of its axes each axis is (none of length 1)."""
