@@ -27,7 +27,7 @@ from ..posteriors.factors import (
 )
 from ..priors import Prior, is_flat, is_prior
 from .base import Draw, Info, Start, batch_nll, mean_nll
-from .elbo import ElboPhase, dtype_of, mean_state
+from .elbo import ElboPhase, dtype_of, mean_state, start_moments
 from .score_function import learning_signals, mean_and_variance, no_coefficient, sample_gradients
 
 
@@ -58,7 +58,7 @@ class BlackBoxPhase(ElboPhase):
 
     def init(self, previous: Start, data: Data | None, key: jax.Array) -> BlackBoxState:
         before: Any = previous.posterior
-        means, stds = (jax.tree.leaves(part) for part in self._start(previous))
+        means, stds = (jax.tree.leaves(part) for part in start_moments(previous))
         known = [None] * len(means)
         if hasattr(before, "marginals"):
             treedef: Any = jax.tree.structure(self.model.priors, is_leaf=is_prior)

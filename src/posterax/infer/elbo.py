@@ -50,6 +50,13 @@ def mean_state(states: Any) -> Any:
     )
 
 
+def start_moments(previous: Start) -> tuple[Parameters, Parameters]:
+    """Means and deviations to start from; a deviation of zero is one that is not known."""
+    if previous.posterior is not None:
+        return previous.posterior.moments()
+    return previous.parameters, jax.tree.map(jnp.zeros_like, previous.parameters)
+
+
 class ElboPhase(Phase):
     """Gradient descent on minus a bound on the evidence, per data point."""
 
@@ -64,13 +71,6 @@ class ElboPhase(Phase):
     def _optimizer(self) -> optax.GradientTransformation:
         method = self.method
         return make_optimizer(method.optimizer, self.learning_rate, method.schedule, self.plan)
-
-    def _start(self, previous: Start) -> tuple[Parameters, Parameters]:
-        """Means and deviations to start from; a deviation of zero is one that is not known."""
-        mu, std = previous.parameters, None
-        if previous.posterior is not None:
-            mu, std = previous.posterior.moments()
-        return mu, jax.tree.map(jnp.zeros_like, mu) if std is None else std
 
     def _first_rho(self, prior: Prior, std: jax.Array, stretch: float = 1.0) -> jax.Array | None:
         """From the start's deviations where it has some; ``None`` for what is to be a point.

@@ -36,7 +36,7 @@ from .base import (
     rate_at,
 )
 from .divergence import mean_field_kl
-from .elbo import mean_state
+from .elbo import mean_state, start_moments
 
 LOOKS_BACK = 0.5  # over which share of all steps the running curvature is taken
 LEAST = 10.0  # steps of it at least
@@ -45,7 +45,7 @@ WAY = 10.0  # how far all steps together may move a weight, where ``clip`` is le
 CLIPS = (0.003, 0.03)  # and how far one may, at least and at most
 
 
-class IVONState(NamedTuple):
+class NewtonState(NamedTuple):
     """Mean m, running gradient g, precision per data point s, the network's state, the step.
 
     Where a weight is a point, its ``momentum`` and ``precision`` are ``None``, and ``points`` is
@@ -87,16 +87,13 @@ class IVONPhase(Phase):
 
     # -- where it starts
 
-    def init(self, previous: Start, data: Data | None, key: jax.Array) -> IVONState:
-        mu, std = previous.parameters, None
-        if previous.posterior is not None:
-            mu, std = previous.posterior.moments()
-        std = jax.tree.map(jnp.zeros_like, mu) if std is None else std
+    def init(self, previous: Start, data: Data | None, key: jax.Array) -> NewtonState:
+        mu, std = start_moments(previous)
         precision = jax.tree.map(self._first_precision, self.model.priors, std, is_leaf=is_prior)
         momentum = jax.tree.map(jnp.zeros_like, precision)
         points = self._adam().init(self._points(mu))
         step = jnp.zeros((), jnp.int32)
-        return IVONState(mu, momentum, precision, points, previous.state, step)
+        return NewtonState(mu, momentum, precision, points, previous.state, step)
 
     def _adam(self) -> optax.GradientTransformation:
         return make_optimizer(None, POINTS * self.learning_rate, self.schedule, self.plan)
@@ -118,7 +115,7 @@ class IVONPhase(Phase):
 
     # -- a step
 
-    def step(self, state: IVONState, batch: Batch, key: jax.Array) -> tuple[IVONState, Info]:
+    def step(self, state: NewtonState, batch: Batch, key: jax.Array) -> tuple[NewtonState, Info]:
         if self.samples == 1:
             grads, products, nll, network_state = self._gradient(state, batch, key)
         else:
@@ -128,7 +125,7 @@ class IVONPhase(Phase):
         new = self._advance(state, grads, products, network_state)
         return new, Info({"nll": mean_nll(nll, batch)})
 
-    def _gradient(self, state: IVONState, batch: Batch, key: jax.Array) -> Any:
+    def _gradient(self, state: NewtonState, batch: Batch, key: jax.Array) -> Any:
         """ĝ and ĝ (w − m) of one draw w, the minibatch's NLL, and the network's new state."""
         # two uses of one key, by two generators: the cheap one does not wait for a split
         w, network_key = self._draw(state, key), jax.random.fold_in(key, 1)
@@ -154,14 +151,14 @@ class IVONPhase(Phase):
         )  # fmt: skip
         return grads, products, nll, network_state
 
-    def _draw(self, state: IVONState, key: jax.Array) -> Parameters:
+    def _draw(self, state: NewtonState, key: jax.Array) -> Parameters:
         noise = standard_normal_like(noise_key(key), state.precision)
         return jax.tree.map(
             lambda m, sigma, e: m if sigma is None else m + sigma * e,
             state.mu, self.sigma(state), noise,
         )  # fmt: skip
 
-    def sigma(self, state: IVONState) -> Parameters:
+    def sigma(self, state: NewtonState) -> Parameters:
         """Standard deviations, ``None`` for points."""
         return jax.tree.map(lambda s: deviation(s, self._size()), state.precision)
 
@@ -175,8 +172,8 @@ class IVONPhase(Phase):
         return jnp.where(self.clip > 0, self.clip, jnp.clip(WAY / self.plan.steps, *CLIPS))
 
     def _advance(
-        self, state: IVONState, grads: Parameters, products: Parameters, network_state: Any
-    ) -> IVONState:
+        self, state: NewtonState, grads: Parameters, products: Parameters, network_state: Any
+    ) -> NewtonState:
         debias = 1 - self.b1 ** (state.step + 1.0)
         rate = rate_at(self.learning_rate, self.schedule, self.plan, state.step)
 
@@ -202,16 +199,16 @@ class IVONPhase(Phase):
         momentum = jax.tree.map(follow, state.momentum, self.model.bayesian(grads))
         precision = jax.tree.map(curve, priors, state.precision, products, is_leaf=is_prior)
         mu = jax.tree.map(move, priors, state.mu, momentum, precision, points, is_leaf=is_prior)
-        return IVONState(mu, momentum, precision, adam, network_state, state.step + 1)
+        return NewtonState(mu, momentum, precision, adam, network_state, state.step + 1)
 
     # -- what it tells
 
-    def report(self, state: IVONState, key: jax.Array) -> dict[str, jax.Array]:
+    def report(self, state: NewtonState, key: jax.Array) -> dict[str, jax.Array]:
         w, sigma = self._draw(state, key), self.sigma(state)
         kl = mean_field_kl(self.model.priors, state.mu, sigma, w)
         return {"kl": kl / self.plan.total.astype(kl.dtype), "clipped": self._clipped(state)}
 
-    def _clipped(self, state: IVONState) -> jax.Array:
+    def _clipped(self, state: NewtonState) -> jax.Array:
         """Which share of the weights would move further, if ``clip`` let them."""
         debias = 1 - self.b1 ** jnp.maximum(state.step, 1)
 
@@ -227,14 +224,14 @@ class IVONPhase(Phase):
         )
         return jax.tree.reduce(jnp.add, counts) / self.model.bayesian_size
 
-    def blame(self, state: IVONState, term: str) -> str:
+    def blame(self, state: NewtonState, term: str) -> str:
         part = "likelihood (nll)" if term == "nll" else "prior (kl)"
         return (
             f"{part}: lower learning_rate or clip, raise hessian_init (smaller deviations at "
             "first), and standardise x and y"
         )
 
-    def finish(self, state: IVONState, draws: Draw | None) -> Posterior:
+    def finish(self, state: NewtonState, draws: Draw | None) -> Posterior:
         rho = jax.tree.map(inverse_softplus, self.sigma(state))
         return MeanFieldGaussian(self.model, state.state, self.plan.targets, mu=state.mu, rho=rho)
 

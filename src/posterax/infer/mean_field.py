@@ -22,7 +22,7 @@ from ..posteriors import MeanFieldGaussian, Posterior
 from ..priors import Prior, is_prior
 from .base import Draw, Info, Start, batch_nll, mean_nll
 from .divergence import mean_field_kl
-from .elbo import ElboPhase, dtype_of, mean_state
+from .elbo import ElboPhase, dtype_of, mean_state, start_moments
 
 
 class _Pair(NamedTuple):
@@ -51,7 +51,7 @@ class VariationalPhase(ElboPhase):
     alone: bool = eqx.field(static=True, default=True)  # not one of several under vmap
 
     def init(self, previous: Start, data: Data | None, key: jax.Array) -> VariationalState:
-        mu, std = self._start(previous)
+        mu, std = start_moments(previous)
         rho = jax.tree.map(self._first_rho, self.model.priors, std, is_leaf=is_prior)
         optimizer = self._optimizer().init({"mu": mu, "rho": rho})
         return VariationalState(mu, rho, previous.state, optimizer, jnp.zeros((), jnp.int32))

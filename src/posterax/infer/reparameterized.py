@@ -22,7 +22,7 @@ from ..posteriors.symmetric import Signed, Symmetric
 from ..priors import Prior, is_flat, is_prior
 from ..priors.base import LOG_2PI
 from .base import Draw, Info, Start, batch_nll, mean_nll
-from .elbo import ElboPhase, dtype_of, mean_state
+from .elbo import ElboPhase, dtype_of, mean_state, start_moments
 from .families import Family, Variational
 
 NETWORK = 2**31 - 2  # number of the network's own key among those of a sample, no array's
@@ -43,7 +43,7 @@ class FamilyPhase(ElboPhase):
     family: Family
 
     def init(self, previous: Start, data: Data | None, key: jax.Array) -> FamilyState:
-        mu, std = self._start(previous)
+        mu, std = start_moments(previous)
         found = previous.posterior
         if found is not None and not same_structure(
             found.model.bayesian(mu), self.model.bayesian(mu)
