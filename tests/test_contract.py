@@ -11,13 +11,18 @@ from flax import nnx
 
 import posterax as px
 
-# name: (method, options of fit), and a prior where it is not a Gaussian
+BINARY = px.priors.Grid([-1.0, 1.0])
+# name: (method, options of fit), and of the model where they are not those of all
 METHODS = {
     "bayes_by_backprop": (px.BayesByBackprop(), {"epochs": 3}),
     "local": (px.BayesByBackprop(estimator="local"), {"epochs": 3}),
     "flipout": (px.BayesByBackprop(estimator="flipout"), {"epochs": 3}),
     "black_box": (px.BlackBoxVI(samples=3, baseline="control_variate"), {"epochs": 3}),
-    "black_box_grid": (px.BlackBoxVI(samples=3), {"epochs": 3}, px.priors.Grid([-1.0, 0.0, 1.0])),
+    "black_box_grid": (
+        px.BlackBoxVI(samples=3),
+        {"epochs": 3},
+        {"prior": px.priors.Grid([-1.0, 0.0, 1.0])},
+    ),
     "full": (px.BayesByBackprop(family="full"), {"epochs": 3}),
     "low_rank": (px.BayesByBackprop(family="low_rank", rank=2), {"epochs": 3}),
     "radial": (
@@ -50,7 +55,7 @@ METHODS = {
     "smc": (px.SMC(particles=16, groups=2, mutation_steps=2), {}),
     "metropolis": (px.Metropolis(chains=2, warmup=40), {"steps": 40}),
     "langevin": (px.Metropolis(chains=2, warmup=40, proposal="langevin"), {"steps": 40}),
-    "flips": (px.Metropolis(chains=2, warmup=8), {"steps": 40}, px.priors.Grid([-1.0, 1.0])),
+    "flips": (px.Metropolis(chains=2, warmup=8), {"steps": 40}, {"prior": BINARY}),
     "simulated_annealing": (px.SimulatedAnnealing(chains=2, path=5), {"steps": 40}),
     "laplace": (px.Laplace("full"), {"epochs": 3}),
     "laplace_kronecker": (px.Laplace("kronecker", predictive="sampled"), {"epochs": 3}),
@@ -59,7 +64,12 @@ METHODS = {
         {},
     ),
     "importance_sampling": (px.ImportanceSampling(chains=4), {"steps": 8}),
-    "enumeration": (px.Enumeration(chunk=2048), {}, px.priors.Grid([-1.0, 1.0])),
+    "enumeration": (px.Enumeration(chunk=2048), {}, {"prior": BINARY}),
+    "conjugate": (
+        px.Conjugate(),
+        {},
+        {"where": "layers.1.*", "rest": "frozen", "likelihood": px.likelihoods.Gaussian(0.5)},
+    ),
 }
 
 
@@ -140,6 +150,7 @@ PARTIAL = {
     "laplace_kronecker": [("classification", "equinox")],
     "laplace_last_layer": [("classification", "flax")],
     "enumeration": [("classification", "plain")],  # 2^15 states; the learned noise has no grid
+    "conjugate": [("regression", "equinox")],  # the last layer alone
 }
 CELLS = [
     (name, task, network)
@@ -162,8 +173,8 @@ ALWAYS += [next(cell for cell in CELLS if cell[0] == name) for name in METHODS]
 def test_contract(name, task, network, tmp_path, capsys):
     method, options, *own = METHODS[name]
     outputs, likelihood = TASKS[task]
-    prior = own[0] if own else px.priors.Gaussian(1.0)
-    model = px.Model(NETWORKS[network](outputs), prior, likelihood)
+    parts = {"prior": px.priors.Gaussian(1.0), "likelihood": likelihood, **(own[0] if own else {})}
+    model = px.Model(NETWORKS[network](outputs), **parts)
     data = data_for(task)
     x, y, _ = data
 

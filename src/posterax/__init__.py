@@ -12,9 +12,23 @@ One model, one ``fit``, one ``Predictive``, whatever the method:
 from . import _xla as _xla  # first: nothing may compile before it
 
 # isort: on
-from . import augment, callbacks, data, likelihoods, metrics, networks, optim, plot, priors
+from . import (
+    augment,
+    callbacks,
+    data,
+    information,
+    likelihoods,
+    metrics,
+    networks,
+    optim,
+    plot,
+    priors,
+    recalibrate,
+    selection,
+)
 from ._version import __version__
 from .checkpoint import CheckpointError
+from .deciding import decide
 from .errors import NonFiniteError, StuckError
 from .files import load
 from .fit import Checkpoint, fit
@@ -30,6 +44,7 @@ from .infer import (
     SWAG,
     BayesByBackprop,
     BlackBoxVI,
+    Conjugate,
     DeepEnsemble,
     Enumeration,
     ImportanceSampling,
@@ -43,6 +58,7 @@ from .infer import (
 from .model import Model, Parameters
 from .posteriors import Posterior, before_data
 from .predictive import Predictive
+from .selection import compare
 from .tables import BayesianClassifier, BayesianRegressor
 from .validation import Validation
 
@@ -62,6 +78,7 @@ __all__ = [
     "BlackBoxVI",
     "Checkpoint",
     "CheckpointError",
+    "Conjugate",
     "DeepEnsemble",
     "Enumeration",
     "ImportanceSampling",
@@ -82,8 +99,11 @@ __all__ = [
     "augment",
     "before_data",
     "callbacks",
+    "compare",
     "data",
+    "decide",
     "fit",
+    "information",
     "likelihoods",
     "load",
     "metrics",
@@ -91,4 +111,6 @@ __all__ = [
     "optim",
     "plot",
     "priors",
+    "recalibrate",
+    "selection",
 ]

@@ -1,4 +1,7 @@
-"""The command line: ``posterax demo``. Data goes to standard output, progress to standard error."""
+"""The command line: ``posterax demo`` and ``posterax reproduce``.
+
+Data goes to standard output, progress to standard error.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +14,8 @@ from rich.table import Table
 
 from . import demo as tasks
 from ._version import __version__
+from .experiments import BUDGETS, EXPERIMENTS
+from .experiments import reproduce as run_experiment
 
 app = typer.Typer(
     help="A posterior over the weights of any neural network.",
@@ -70,6 +75,30 @@ def demo(
     results = list(tasks.run(entries, train, test, tasks.digits_scores, seed, say))
     _show("Digits", results, "ECE: expected calibration error")
     typer.echo(picture)
+
+
+@app.command()
+def reproduce(
+    name: Annotated[str, typer.Argument(help=" or ".join(EXPERIMENTS))],
+    out: Annotated[Path, typer.Option(help="Where results go.")] = Path("results"),
+    budget: Annotated[str, typer.Option(help=", ".join(BUDGETS))] = "cpu",
+    seeds: Annotated[int, typer.Option(min=1, help="Repetitions.")] = 5,
+) -> None:
+    """Run an experiment of the documentation: JSON, tables and a picture.
+
+    A run that was stopped goes on where it was.
+    """
+    progress = Console(stderr=True, highlight=False)
+
+    def say(line: str) -> None:
+        progress.print(line, style="dim")
+
+    try:
+        run_experiment(name, out, budget=budget, seeds=seeds, say=say)
+    except (FileNotFoundError, ValueError) as error:
+        progress.print(str(error), style="red")
+        raise typer.Exit(1) from error
+    typer.echo((out / f"{name}.md").read_text())
 
 
 def _show(title: str, results: Sequence[tasks.Result], legend: str) -> None:

@@ -161,7 +161,7 @@ def _rebuild(
     history = {str(name): arrays[f"history/{name}"] for name in header["history"]}
     record = Record(str(header["method"]), dict(header["settings"]), history)
     known = header.get("evidence")
-    evidence = None if known is None else Evidence(*(float(number) for number in known))
+    evidence = None if known is None else Evidence(*map(float, known[:2]), *map(str, known[2:3]))
     return made(model, state, targets, record=record, evidence=evidence, **family)
 
 

@@ -85,7 +85,7 @@ def prepare(
             "px.priors.Grid, whose weights take finitely many values: use px.BlackBoxVI, "
             "px.Enumeration, px.ImportanceSampling or px.Metropolis"
         )
-    if isinstance(data, Stream) or not isinstance(data, tuple | list) or _is_batches(data):
+    if isinstance(data, Stream) or not isinstance(data, tuple | list) or is_batches(data):
         return _prepare_stream(model, data, method, epochs, steps, batch_size, augment)
 
     x, y, weight = unpack(data)
@@ -124,7 +124,7 @@ def _shapes(x: Any, rows: int, dtype: Any) -> Any:
     return jax.tree.map(one, x)
 
 
-def _is_batches(data: Any) -> bool:
+def is_batches(data: Any) -> bool:
     """A list or tuple of (x, y) tuples is a source of batches, not one data set."""
     return isinstance(data, list) and all(isinstance(part, tuple | list) for part in data)
 

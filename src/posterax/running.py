@@ -1,11 +1,4 @@
-r"""Predictions gathered while a sampler runs, so that no draw has to be kept.
-
-Each chunk of n′ new draws has the moments m′, v′ of the predictions over its draws; they join
-those of the n before by the formula of Chan, Golub and LeVeque (Updating Formulae and a Pairwise
-Algorithm for Computing Sample Variances, COMPSTAT 1982):
-
-    m ← m + (m′ − m) n′/(n + n′),   n v ← n v + n′ v′ + (m′ − m)² n n′/(n + n′)
-"""
+"""Predictions gathered while a sampler runs, so that no draw has to be kept."""
 
 import dataclasses
 from typing import TYPE_CHECKING, Any
@@ -13,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from .predictive.joined import Joined, Moments
 
 if TYPE_CHECKING:
     from .callbacks import Event
@@ -50,11 +45,8 @@ class RunningPredictive:
 
     def __init__(self, x: Any):
         self._x = x
-        self._kind = ""
         self.count = 0
-        self._mean: Any = 0.0
-        self._squares: Any = 0.0  # n times the variance of the means over draws
-        self._aleatoric: Any = 0.0
+        self._joined: Joined | None = None
 
     def __call__(self, event: "Event") -> None:
         posterior = getattr(event, "posterior", None)
@@ -69,16 +61,11 @@ class RunningPredictive:
                 "normalised at the end only; use posterior.predict(x) after the fit"
             )
         predictive = _padded(posterior).predict(self._x)
-        self._kind = predictive.kind
-        regression = self._kind != "classification"
-        spread = predictive.epistemic if regression else predictive.variance
-        new, before = int(np.prod(posterior.shape)), self.count
-        self.count = before + new
-        share = new / self.count
-        change = np.asarray(predictive.mean, np.float64) - self._mean
-        self._mean = self._mean + share * change
-        self._squares = self._squares + new * spread + np.square(change) * before * share
-        self._aleatoric = (1 - share) * self._aleatoric + share * predictive.aleatoric
+        if self._joined is None:
+            self._joined = Joined(predictive.kind == "classification")
+        new = int(np.prod(posterior.shape))
+        self._joined.add(Moments(*(getattr(predictive, name) for name in Moments._fields)), new)
+        self.count += new
 
     def __repr__(self) -> str:
         return f"RunningPredictive({self.count} draws)"
@@ -86,48 +73,40 @@ class RunningPredictive:
     @property
     def mean(self) -> np.ndarray:
         """E[y], or the class probabilities."""
-        return self._told(self._mean)
+        return self._told().mean
 
     @property
     def variance(self) -> np.ndarray:
         """Var[y]; for classes the variance of their probabilities over the draws."""
-        spread = self._told(self._squares) / self.count
-        return spread if self._kind == "classification" else spread + self._aleatoric
+        return self._told().variance
 
     @property
     def epistemic(self) -> np.ndarray:
         """Var_w(E[y | w]), or the mutual information in nats."""
-        if self._kind == "classification":
-            return self.total - self._aleatoric
-        return self._told(self._squares) / self.count
+        return self._told().epistemic
 
     @property
     def aleatoric(self) -> np.ndarray:
         """E_w(Var[y | w]), or the expected entropy in nats."""
-        return self._told(self._aleatoric)
+        return self._told().aleatoric
 
     @property
     def total(self) -> np.ndarray:
         """Epistemic + aleatoric: Var[y], or the entropy of the mean probabilities."""
-        mean = self._told(self._mean)
-        if self._kind != "classification":
-            return self.epistemic + self._aleatoric
-        entropy = -np.sum(mean * np.log(np.where(mean > 0, mean, 1.0)), axis=-1)
-        # rounding must not make information negative
-        return np.maximum(entropy, self._aleatoric)
+        return self._told().total
 
     @property
     def std(self) -> np.ndarray:
         """The root of ``variance``, in the units of y."""
         return np.sqrt(self.variance)
 
-    def _told(self, value: Any) -> np.ndarray:
-        if self.count == 0:
+    def _told(self) -> Moments:
+        if self._joined is None:
             raise RuntimeError(
                 "no draws yet: pass this callback to px.fit(…, callbacks=[running]) with a method "
                 "that draws, such as px.NUTS"
             )
-        return value
+        return self._joined.moments()
 
 
 def _padded(posterior: "Draws") -> "Draws":

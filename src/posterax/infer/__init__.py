@@ -4,6 +4,7 @@ from .annealing import SimulatedAnnealing
 from .base import Draw, Info, Method, Phase, Plan, Start
 from .bayes_by_backprop import BayesByBackprop
 from .black_box import BlackBoxVI
+from .conjugate import Conjugate
 from .dropout import MCDropout
 from .ensemble import DeepEnsemble
 from .enumeration import Enumeration
@@ -31,6 +32,7 @@ __all__ = [
     "SWAG",
     "BayesByBackprop",
     "BlackBoxVI",
+    "Conjugate",
     "DeepEnsemble",
     "Draw",
     "Enumeration",

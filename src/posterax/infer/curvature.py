@@ -197,9 +197,8 @@ def add_batch(
     rows = len(batch.weight)
     alone = jax.tree.map(lambda a: a[0], (batch.x, batch.weight))
     each = tree_size(jax.eval_shape(one, *alone, key))
-    parts = min(rows, -(-rows * each // NUMBERS))
-    size = -(-rows // parts)
-    index = jnp.arange(parts * size).reshape(parts, size)
+    index = in_parts(rows, each)
+    parts, size = index.shape
     # rows that fill up the last part count nothing
     weight = jnp.where(index < rows, batch.weight[index % rows], 0)
 
@@ -210,6 +209,16 @@ def add_batch(
         return {b.name: _added(sums[b.name], b, weight, *found) for b in blocks}, None
 
     return jax.lax.scan(part, sums, (index, weight, jax.random.split(key, parts)))[0]
+
+
+def in_parts(rows: int, each: int) -> jax.Array:
+    """Places of examples, (parts, size), with so many numbers each that a part fits ``NUMBERS``.
+
+    Places of ``rows`` and beyond fill up the last part.
+    """
+    parts = min(rows, -(-rows * each // NUMBERS))
+    size = -(-rows // parts)
+    return jnp.arange(parts * size).reshape(parts, size)
 
 
 def _derivatives(
@@ -272,13 +281,13 @@ def _added(
     if block.kind == "dense":
         parts = [derivatives[i] for i in block.leaves]
         flat = [g.reshape(g.shape[0] * g.shape[1], -1) for g in parts]
-        return _products(sums, "matrix", jnp.concatenate(flat, axis=1))
+        return add_products(sums, "matrix", jnp.concatenate(flat, axis=1))
     if block.kind == "kronecker":
         a = jnp.sqrt(weight)[:, None, None] * inputs[first]
         g = derivatives[first]
         return {
-            **_products(sums, "inputs", a.reshape(-1, a.shape[-1])),
-            **_products(sums, "outputs", g.reshape(-1, g.shape[-1])),
+            **add_products(sums, "inputs", a.reshape(-1, a.shape[-1])),
+            **add_products(sums, "outputs", g.reshape(-1, g.shape[-1])),
         }
     squares = jnp.square(derivatives[first])
     if block.site is None:
@@ -289,7 +298,7 @@ def _added(
     return {"diagonal": before + as_weight(matrix, block.site.order, before.shape)}
 
 
-def _products(sums: dict[str, jax.Array], name: str, rows: jax.Array) -> dict[str, jax.Array]:
+def add_products(sums: dict[str, jax.Array], name: str, rows: jax.Array) -> dict[str, jax.Array]:
     """A sum with Σ r rᵀ over the rows r, in float64."""
     high, low = sums[name], sums[name + REST]
     kept = jnp.finfo(high.dtype)

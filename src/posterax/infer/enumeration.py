@@ -114,7 +114,7 @@ class Summation(Phase):
         return Enumerated(
             self.model, state.state, self.plan.targets,
             log_probs=jnp.asarray(log_joint - log_sum, state.log_joint.dtype),
-            evidence=Evidence(log_sum, 0.0) if visited >= self.states else None,
+            evidence=Evidence(log_sum, 0.0, "exact") if visited >= self.states else None,
         )  # fmt: skip
 
 

@@ -150,7 +150,7 @@ class ImportanceSampling(Method):
         >>> posterior = px.fit(model, (x, x[:, 0]), px.ImportanceSampling(), steps=50, key=0)
         >>> bool(posterior.khat < 0.7)
         True
-        >>> value, error = posterior.log_evidence
+        >>> value, error, kind = posterior.log_evidence
         >>> error < 0.1
         True
 

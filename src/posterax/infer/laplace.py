@@ -130,7 +130,7 @@ class CurvaturePhase(Phase):
         # the precision of another prior is a bound on its curvature, no part of an evidence
         known = all(isinstance(priors[i], Gaussian) for b in self.blocks for i in b.leaves)
         known = known and int(state.step) >= self.length()
-        evidence = Evidence(float(state.log_likelihood) + float(value), 0.0)
+        evidence = Evidence(float(state.log_likelihood) + float(value), 0.0, "approximation")
         return LaplaceGaussian(
             model,
             state.point.state,

@@ -252,7 +252,7 @@ class SMC(ChainMethod):
         >>> posterior = px.fit(model, (x, 0.5 * x), px.SMC(particles=200), key=0)
         >>> posterior.shape
         (4, 50)
-        >>> value, error = posterior.log_evidence
+        >>> value, error, kind = posterior.log_evidence
         >>> round(value)
         -3
 

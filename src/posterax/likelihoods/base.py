@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
@@ -48,6 +49,26 @@ class Likelihood(eqx.Module):
     def probabilities(self, outputs: jax.Array, params: Any, side: Any) -> jax.Array:
         """Class probabilities with the classes last, for classification."""
         return self.distribution(outputs, params, side).probs
+
+    def log_probabilities(self, outputs: jax.Array, params: Any, side: Any) -> jax.Array:
+        """The logarithms of ``probabilities``."""
+        return jnp.log(self.probabilities(outputs, params, side))
+
+    def marginal(self, outputs: jax.Array, params: Any, side: Any) -> dist.Distribution:
+        """The distribution of each output of an example alone, in the shape of the targets."""
+        distribution = self.distribution(outputs, params, side)
+        if distribution.event_shape != ():
+            raise NotImplementedError(f"{type(distribution).__name__} has no marginals here")
+        return distribution
+
+    def output_covariance(self, outputs: jax.Array, params: Any, side: Any) -> jax.Array:
+        """Cov[y | outputs] over the outputs of each example, (N, D, D)."""
+        distribution = self.distribution(outputs, params, side)
+        if distribution.event_shape != ():
+            matrix = distribution.covariance_matrix
+            return jnp.broadcast_to(matrix, (outputs.shape[0], *matrix.shape[-2:]))
+        variance = distribution.variance.reshape(outputs.shape[0], -1)
+        return variance[..., None] * jnp.eye(variance.shape[-1], dtype=variance.dtype)
 
     def outputs_for(self, target_shape: tuple[int, ...]) -> tuple[int, ...]:
         """The output shape of one example that fits targets of this shape."""

@@ -2,6 +2,10 @@
 
 from .bands import regression_band
 from .chains import energy, ranks, trace
+from .checks import predictive_check
+from .comparison import comparison
+from .images import images
+from .reliability import quantile_calibration, reliability
 from .style import (
     CHAINS,
     DATA,
@@ -11,7 +15,11 @@ from .style import (
     TOTAL,
     TOTAL_FILL,
     chain_style,
+    method_style,
 )
+from .training import training
+from .uncertainty import accuracy_rejection, entropy_histogram
+from .weights import signal_to_noise, weights
 
 __all__ = [
     "CHAINS",
@@ -21,9 +29,20 @@ __all__ = [
     "MEAN",
     "TOTAL",
     "TOTAL_FILL",
+    "accuracy_rejection",
     "chain_style",
+    "comparison",
     "energy",
+    "entropy_histogram",
+    "images",
+    "method_style",
+    "predictive_check",
+    "quantile_calibration",
     "ranks",
     "regression_band",
+    "reliability",
+    "signal_to_noise",
     "trace",
+    "training",
+    "weights",
 ]

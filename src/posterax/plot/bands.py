@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._checks import fraction
 from ..predictive import Predictive
 from .style import DATA, EPISTEMIC, EPISTEMIC_FILL, MEAN, TOTAL, TOTAL_FILL
 
@@ -18,18 +19,22 @@ def regression_band(
     *,
     data: tuple[Any, Any] | None = None,
     truth: Any = None,
+    level: float | None = None,
     title: str | None = None,
 ) -> "Axes":
     """Draw a predictive over one input: mean, epistemic band and total band, ±2 deviations each.
 
-    Every artist has a label, so ``axes.legend()`` explains the picture.
+    With ``level`` the total band is the central interval of y with this mass instead, which knows
+    that counts are not negative and tails not alike. Every artist has a label, so
+    ``axes.legend()`` explains the picture.
 
     Args:
         axes: where to draw.
         x: the inputs of the predictive, (N,) or (N, 1), in any order.
         predictive: of regression or counts, with one target an input.
         data: observed ``(x, y)``, drawn as dots.
-        truth: the curve behind the data at ``x``, drawn dashed.
+        truth: the curve behind the data at ``x``, drawn dotted.
+        level: the mass of the total band.
         title: above the axes.
 
     Returns:
@@ -56,17 +61,23 @@ def regression_band(
     mean = _column("the mean of predictive", predictive.mean, len(predictive))
     order = np.argsort(place)
     place, mean = place[order], mean[order]
+    reach = (
+        2 * np.sqrt(np.reshape(v, -1)[order]) for v in (predictive.total, predictive.epistemic)
+    )
+    (total, around) = ((mean - r, mean + r) for r in reach)
+    name = "total, ±2 sd"
+    if level is not None:
+        low, high = predictive.interval(fraction("level", level))
+        total, name = (low.reshape(-1)[order], high.reshape(-1)[order]), f"total, {100 * level:g} %"
     # the wide band lies below the narrow one
     bands = (
-        ("total, ±2 sd", predictive.total, TOTAL, TOTAL_FILL, "--"),
-        ("epistemic, ±2 sd", predictive.epistemic, EPISTEMIC, EPISTEMIC_FILL, "-"),
+        (name, total, TOTAL, TOTAL_FILL, "--"),
+        ("epistemic, ±2 sd", around, EPISTEMIC, EPISTEMIC_FILL, "-"),
     )
-    for level, (label, variance, color, fill, dashes) in enumerate(bands, start=1):
-        reach = 2 * np.sqrt(np.reshape(variance, -1)[order])
+    for layer, (label, ends, color, fill, dashes) in enumerate(bands, start=1):
         axes.fill_between(
-            place, mean - reach, mean + reach,
-            facecolor=fill, edgecolor=color, linestyle=dashes, linewidth=0.9,
-            label=label, zorder=level,
+            place, *ends, facecolor=fill, edgecolor=color, linestyle=dashes, linewidth=0.9,
+            label=label, zorder=layer,
         )  # fmt: skip
     if data is not None:
         axes.plot(

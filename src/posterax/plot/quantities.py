@@ -44,7 +44,7 @@ def quantity(posterior: Draws, of: str | None, x: Any) -> tuple[np.ndarray, str]
 
 def _weight(posterior: Draws, of: str) -> np.ndarray:
     leaves = named_leaves(posterior.draws)
-    name, place = _parse(of)
+    name, place = parse(of)
     if name in leaves and len(place) == np.ndim(leaves[name]) - 2:
         inside = leaves[name].shape[2:]
         if all(i < n for i, n in zip(place, inside, strict=True)):
@@ -73,7 +73,8 @@ def _prediction(posterior: Draws, of: str, x: Any) -> np.ndarray:
     return values[..., names.index(wanted)]
 
 
-def _parse(of: str) -> tuple[str, tuple[int, ...]]:
+def parse(of: str) -> tuple[str, tuple[int, ...]]:
+    """The name of an array and a place in it, from ``"layers.0.weight[3, 0]"``."""
     found = re.fullmatch(r"(.*?)(?:\[([\d, ]+)\])?", of)
     assert found is not None
     return found[1], tuple(int(i) for i in (found[2] or "").split(",") if i.strip())

@@ -48,14 +48,17 @@ class Record:
 
 
 class Evidence(NamedTuple):
-    """log p(D) in nats, and the standard error of that logarithm.
+    """log p(D) in nats, the standard error of that logarithm, and what kind of value it is.
 
-    The error is of sampling: 0 where the value is exact (``px.Enumeration``) or an approximation
-    that nothing random enters (``px.Laplace``).
+    The error is of sampling: 0 where nothing random enters. ``kind`` is ``"exact"``
+    (``px.Conjugate``, ``px.Enumeration``), ``"estimate"`` (``px.SMC``, ``px.ImportanceSampling``),
+    ``"approximation"`` (``px.Laplace``: its distance from the truth is unknown) or ``"bound"``
+    (an ELBO: the truth lies above it).
     """
 
     value: float
     error: float
+    kind: str = "estimate"
 
 
 class Posterior(eqx.Module):

@@ -84,9 +84,12 @@ def evidence_of(log_weights: np.ndarray) -> Evidence:
     return Evidence(float(best + np.log(w.mean())), float(error))
 
 
-def pareto_smooth(log_weights: np.ndarray) -> tuple[np.ndarray, float]:
+def pareto_smooth(
+    log_weights: np.ndarray, relative_efficiency: float = 1.0
+) -> tuple[np.ndarray, float]:
     """Log weights with a smoothed tail, normalised, and k-hat; both by arviz-stats.
 
+    ``relative_efficiency`` is the effective share of the draws, where they depend on one another.
     NaN, and weights as they are, where the tail says nothing: below 25 candidates, or where the
     largest weights are all the same or nothing beside the very largest.
     """
@@ -98,7 +101,7 @@ def pareto_smooth(log_weights: np.ndarray) -> tuple[np.ndarray, float]:
 
     with np.errstate(all="ignore"):
         try:
-            smooth, khat = array_stats.psislw(-raw.ravel())
+            smooth, khat = array_stats.psislw(-raw.ravel(), r_eff=relative_efficiency)
         except ValueError:  # all tail values are the same
             return plain, np.nan
     if not np.isfinite(khat) or np.any(np.isnan(smooth)):

@@ -1,0 +1,56 @@
+"""Decisions about classes: expectations are sums."""
+
+from typing import Any
+
+import numpy as np
+
+from ..data import as_array, check_finite
+from ..metrics.inputs import class_labels, class_probabilities, is_predictive
+from .options import Options, is_name, losses, named_actions
+
+
+def for_classes(predictive: Any, loss: Any, actions: Any) -> Options:
+    """The best column of a loss matrix, or the best action for a function."""
+    one = not is_predictive(predictive) and np.ndim(predictive) == 1  # a single example
+    p = class_probabilities([predictive] if one else predictive, "predictive")
+    p = p[0] if one else p
+    matrix, named = _loss_matrix(loss, actions, p.shape[-1])
+    # zero-one: 1 − p, which orders the actions as p does to the last bit that 1 − p has
+    expected = 1 - p if isinstance(loss, str) and actions is None else p @ matrix
+    best = expected.argmin(-1)
+    risk = expected.min(-1)
+
+    def perfect(cost: np.ndarray) -> np.ndarray:
+        return np.sum(p * np.minimum(matrix.min(1), cost[..., None]), axis=-1)
+
+    def lost(y: Any) -> np.ndarray:
+        return matrix[class_labels(y, p), best]
+
+    return Options(named[best], risk, expected, np.zeros(risk.shape), perfect, lost)
+
+
+def _loss_matrix(loss: Any, actions: Any, classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Losses, classes × actions, and what the actions are called."""
+    named = None if actions is None else named_actions(actions)
+    if is_name(loss):
+        if loss != "zero_one":
+            raise ValueError(
+                f"for classes loss must be 'zero_one', a matrix (classes × actions) or a function "
+                f"of y and an action, got {loss!r}"
+            )
+        loss = np.not_equal
+    if callable(loss):
+        named = np.arange(classes) if named is None else named
+        labels = np.arange(classes)
+        columns = [losses(loss, labels, action, labels.shape) for action in named]
+        return np.stack(columns, axis=1), named
+    matrix = np.asarray(as_array(loss, "loss"), np.float64)
+    if named is None and matrix.size:
+        named = np.arange(matrix.shape[-1])
+    if named is None or matrix.shape != (classes, len(named)):
+        raise ValueError(
+            f"the loss matrix must have {classes} rows, one for each class, and a column for each "
+            f"action{'' if actions is None else f' ({len(actions)})'}, got shape {matrix.shape}"
+        )
+    check_finite("loss", matrix)
+    return matrix, named

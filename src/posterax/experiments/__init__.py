@@ -1,0 +1,89 @@
+"""Experiments by one command: ``posterax reproduce NAME``.
+
+Each is a module with ``run``, which trains and measures, and one that makes tables and a picture of
+what was found. A new one is a line in ``EXPERIMENTS``.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .store import Store
+
+BUDGETS = ("quick", "cpu", "full")
+
+
+class Experiment(NamedTuple):
+    """Where an experiment's functions are; imported when it runs."""
+
+    summary: str
+    module: str  # run(budget, seeds, say, keep) → Store
+    report: str  # summary(store) → dict, page(store) → Markdown, draw(store, path)
+
+
+EXPERIMENTS = {
+    "overconfidence": Experiment(
+        "point networks and posteriors on unseen digits, letters, turned digits, rare classes",
+        "overconfidence", "overconfidence_report",
+    ),
+    "letters": Experiment(
+        "an ensemble of MLPs on MNIST tells notMNIST's letters from digits",
+        "letters", "letters_report",
+    ),
+}  # fmt: skip
+
+
+def reproduce(
+    name: str,
+    out: Path | None,
+    *,
+    budget: str = "cpu",
+    seeds: int = 5,
+    say: Callable[[str], Any] = lambda line: None,
+) -> Store:
+    """Run an experiment, or go on with one that was stopped, and write what was found.
+
+    Writes ``NAME.json`` (every figure, the settings, versions, device and seconds), ``NAME.md``
+    (the tables; a page that has the marks ``<!-- NAME -->`` and ``<!-- /NAME -->`` keeps all
+    outside them) and ``NAME.png``.
+
+    Args:
+        name: of the experiment.
+        out: the directory to write to; ``None`` writes nothing.
+        budget: ``"quick"`` (seconds, to try it), ``"cpu"`` (about ten minutes on two cores) or
+            ``"full"`` (a GPU).
+        seeds: repetitions.
+        say: called with a line of progress.
+
+    Example:
+        >>> from posterax.experiments import EXPERIMENTS
+        >>> sorted(EXPERIMENTS)
+        ['letters', 'overconfidence']
+    """
+    if name not in EXPERIMENTS:
+        raise ValueError(f"name must be one of {', '.join(EXPERIMENTS)}, got {name!r}")
+    if budget not in BUDGETS:
+        raise ValueError(f"budget must be one of {', '.join(BUDGETS)}, got {budget!r}")
+    experiment = EXPERIMENTS[name]
+    module = import_module(f".{experiment.module}", __name__)
+    report = import_module(f".{experiment.report}", __name__)
+    path = None if out is None else out / f"{name}.json"
+    store = module.run(budget, seeds, say, lambda settings: Store(path, settings))
+    store.content["summary"] = report.summary(store)
+    store.write()
+    if out is not None:
+        put(out / f"{name}.md", name, report.page(store))
+        report.draw(store, out / f"{name}.png")
+    return store
+
+
+def put(path: Path, name: str, text: str) -> None:
+    """Text between the marks of a page, or as a page of its own."""
+    first, last = f"<!-- {name} -->", f"<!-- /{name} -->"
+    page = path.read_text() if path.exists() else ""
+    if first in page and last in page:
+        before, after = page.split(first)[0], page.split(last)[1]
+        path.write_text(f"{before}{first}\n\n{text}\n\n{last}{after}")
+    else:
+        path.write_text(f"{first}\n\n{text}\n\n{last}\n")

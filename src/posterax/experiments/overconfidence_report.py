@@ -1,0 +1,235 @@
+"""Tables and picture of the over-confidence experiment."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..plot.style import CHAINS, DASHES
+from .arms import ARMS
+from .pairs import Estimate, differences, estimate
+from .store import Store
+
+LABELS = {"nothing": "point network", "early stopping": "… early stopping"}
+
+
+class Question(NamedTuple):
+    """A figure of the tables: where it is, how it is written, and which way is better."""
+
+    name: str
+    training: str
+    place: str
+    score: str
+    sign: int  # 1: more is better
+    percent: bool = False
+
+
+QUESTIONS = (
+    Question("accuracy", "all digits", "test", "accuracy", 1, True),
+    Question("NLL", "all digits", "test", "nll", -1),
+    Question("ECE", "all digits", "test", "ece", -1, True),
+    Question("unseen: entropy", "unseen digits", "outside", "entropy", 1),
+    Question("unseen: > 0.9", "unseen digits", "outside", "confident", -1, True),
+    Question("unseen: AUROC", "unseen digits", "outside", "auroc total", 1),
+    Question("letters: entropy", "all digits", "letters", "entropy", 1),
+    Question("letters: > 0.9", "all digits", "letters", "confident", -1, True),
+    Question("letters: AUROC", "all digits", "letters", "auroc total", 1),
+    Question("letters: AUROC, MI", "all digits", "letters", "auroc epistemic", 1),
+    Question("turned: NLL", "all digits", "turned, mean", "nll", -1),
+    Question("turned: ECE", "all digits", "turned, mean", "ece", -1, True),
+    Question("turned: wrong, > 0.9", "all digits", "turned, mean", "confidently wrong", -1, True),
+    Question("imbalanced: NLL", "imbalanced", "test", "nll", -1),
+    Question("imbalanced: ECE", "imbalanced", "test", "ece", -1, True),
+    Question("imbalanced, rare: NLL", "imbalanced", "rare", "nll", -1),
+    Question("imbalanced, rare: accuracy", "imbalanced", "rare", "accuracy", 1, True),
+)
+TABLES = {
+    "On test digits, and on digits 8 and 9 that were left out of training": ("unseen", ""),
+    "On letters": ("letters",),
+    "On digits turned by 15° to 180°": ("turned",),
+    "With 2 % as many of 2, 5 and 8": ("imbalanced",),
+}
+POINTS = [arm.name for arm in ARMS if arm.point]
+BAYESIAN = [arm.name for arm in ARMS if not arm.point]
+
+
+def values(store: Store, question: Question) -> dict[str, list[float]]:
+    """One figure a seed, for every arm that has this figure for all seeds there are."""
+    found: dict[str, dict[int, float]] = {}
+    for name, result in store.runs.items():
+        arm, training, *seed = name.split("/")
+        if training == question.training and seed:
+            value = result[question.place][question.score]
+            if value is not None:
+                found.setdefault(arm, {})[int(seed[0])] = value
+    shared = set.intersection(*(set(by_seed) for by_seed in found.values())) if found else set()
+    return {arm: [by_seed[s] for s in sorted(shared)] for arm, by_seed in found.items() if shared}
+
+
+def summary(store: Store) -> dict[str, Any]:
+    """Means over the seeds, and posteriors minus point networks, seed by seed."""
+    result: dict[str, Any] = {}
+    for question in QUESTIONS:
+        found = values(store, question)
+        points = [name for name in POINTS if name in found]
+        rows = [name for name in BAYESIAN if name in found]
+        paired = differences(found, rows, points, question.sign) if points and rows else {}
+        result[question.name] = {
+            "more is better": question.sign > 0,
+            "means": {name: estimate(v)._asdict() for name, v in found.items()},
+            "differences": {
+                row: {name: e._asdict() for name, e in by_name.items()}
+                for row, by_name in paired.items()
+            },
+        }
+    return result
+
+
+def page(store: Store) -> str:
+    """Markdown: the figures, and the paired differences to the best point network."""
+    found = summary(store)
+    seeds = {name.rsplit("/", 1)[1] for name in store.runs if name.count("/") == 2}
+    facts, settings = store.content["facts"], store.content["settings"]
+    spent = sum(run["seconds"] for run in store.runs.values())
+    lines = [
+        f"{len(seeds)} seeds, 784-{settings['width']}-{settings['width']}-10, "
+        f"{settings['images']:,} images, {settings['epochs']:g} epochs in batches of "
+        f"{settings['batch_size']}, {settings['samples']} posterior draws; {facts['device']}, "
+        f"jax {facts['jax']}, {spent / 60:.0f} minutes in all.",
+        "",
+        "Mean ± standard error over the seeds. *> 0.9*: the share of inputs whose class is given "
+        "a probability above 0.9; AUROC by total entropy, *MI* by mutual information.",
+    ]
+    for title, groups in TABLES.items():
+        chosen = [q for q in QUESTIONS if _group(q) in groups]
+        lines += ["", f"### {title}", "", _head([_short(q) for q in chosen])]
+        for arm in (*POINTS, *BAYESIAN):
+            cells = [_cell(found[q.name]["means"].get(arm), q) for q in chosen]
+            lines.append(f"| {arm if arm in POINTS else f'**{arm}**'} | {' | '.join(cells)} |")
+        lines += [
+            "",
+            "Minus the best point network of each column, seed by seed: mean ± half of the 95 % "
+            "interval, **better**, *worse* where the interval leaves out 0.",
+            "",
+            _head([_short(q) for q in chosen]),
+        ]
+        for arm in BAYESIAN:
+            cells = [
+                _difference(found[q.name]["differences"].get(arm, {}).get("best"), q)
+                for q in chosen
+            ]
+            lines.append(f"| {arm} | {' | '.join(cells)} |")
+    lines += ["", "### Settings chosen on validation digits", "", _chosen(store)]
+    return "\n".join(lines)
+
+
+def _group(question: Question) -> str:
+    before, colon, _ = question.name.partition(":")
+    return before.split(",")[0] if colon else ""
+
+
+def _short(question: Question) -> str:
+    before, colon, after = question.name.partition(": ")
+    return (
+        after + before.removeprefix(_group(question))
+        if colon and "," in before
+        else (question.name if not colon or _group(question) == "unseen" else after)
+    )
+
+
+def _head(names: list[str]) -> str:
+    return f"| | {' | '.join(names)} |\n| --- |{' ---: |' * len(names)}"
+
+
+def _cell(found: dict[str, float] | None, question: Question) -> str:
+    if found is None:
+        return "–"
+    scale, places = (100, 1) if question.percent else (1, 3)
+    if question.score in ("accuracy", "ece") and question.place == "test":
+        places = 2
+    error = "" if np.isnan(found["error"]) else f" ± {scale * found['error']:.{places}f}"
+    return f"{scale * found['mean']:.{places}f}{error}" + (" %" if question.percent else "")
+
+
+def _difference(found: dict[str, float] | None, question: Question) -> str:
+    if found is None:
+        return "–"
+    made = Estimate(**found)
+    scale, places = (100, 1) if question.percent else (1, 3)
+    text = f"{scale * made.mean:+.{places}f}".replace("-", "−")
+    text += "" if np.isnan(made.half) else f" ± {scale * made.half:.{places}f}"
+    if not made.clear:
+        return text
+    return f"**{text}**" if made.mean * question.sign > 0 else f"*{text}*"
+
+
+def _chosen(store: Store) -> str:
+    rows = ["| | learning rate | prior's deviation |", "| --- | ---: | ---: |"]
+    for arm in ARMS:
+        made = store.runs.get(f"{arm.name}/settings")
+        settings = made["chosen"] if made else arm.candidates[0]
+        scale = f"{settings['scale']:g}" if "scale" in settings else "–"
+        rows.append(f"| {arm.name} | {settings['learning_rate']:g} | {scale} |")
+    return "\n".join(rows)
+
+
+def draw(store: Store, path: Path) -> None:
+    """Confidence away from the data: unseen digits and letters; turned digits by their angle."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    angles = [int(a) for a in store.content["settings"]["angles"]]
+    arms = [arm for arm in ARMS if f"{arm.name}/all digits/0" in store.runs]
+    figure, axes = plt.subplots(
+        1, 3, figsize=(12, 4.4), layout="constrained", width_ratios=[5, 4, 4]
+    )
+    asked = {
+        "unseen digits": Question("", "unseen digits", "outside", "confident", -1),
+        "letters": Question("", "all digits", "letters", "confident", -1),
+    }
+    heights = -np.arange(len(arms)) - np.array([0.0 if arm.point else 0.7 for arm in arms])
+    for (label, question), marker, colour in zip(asked.items(), "os", CHAINS, strict=False):
+        found = values(store, question)
+        for arm, height in zip(arms, heights, strict=True):
+            made = estimate(found.get(arm.name, [np.nan]))
+            axes[0].errorbar(
+                100 * made.mean, height, xerr=100 * np.nan_to_num(made.half), fmt=marker,
+                color=colour, markerfacecolor="white" if arm.point else colour, capsize=2,
+                label=label if arm is arms[-1] else None,
+            )  # fmt: skip
+    axes[0].set_yticks(heights, [arm.name for arm in arms])
+    axes[0].set(xlabel="inputs given a probability above 0.9, %", xlim=(0, None))
+    axes[0].grid(axis="x", alpha=0.3)
+    axes[0].legend(loc="best", frameon=True)
+    for ax, score, label in (
+        (axes[1], "confidently wrong", "wrong with probability above 0.9, %"),
+        (axes[2], "nll", "negative log likelihood"),
+    ):
+        count = {True: 0, False: 0}
+        for arm in arms:
+            line = _by_angle(store, arm.name, angles, score) * (100 if "wrong" in score else 1)
+            place = count[arm.point]
+            count[arm.point] += 1
+            style: dict[str, Any] = (
+                {"color": "#999999", "linestyle": DASHES[place % len(DASHES)], "linewidth": 1.2}
+                if arm.point
+                else {"color": COLOURS[place % len(COLOURS)], "linewidth": 1.8}
+            )
+            ends = {"marker": "x", "markersize": 4} if arm.name == POINTS[-1] else {}
+            ax.plot(angles, line, label=arm.name, **style, **ends)
+        ax.set(xlabel="angle by which digits are turned, °", xticks=angles[::3], ylim=(0, None))
+        ax.set_title(label, fontsize="medium")
+        ax.grid(alpha=0.3)
+    axes[2].legend(fontsize="x-small", loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#111111", "#CC79A7", "#E69F00", "#56B4E9")
+
+
+def _by_angle(store: Store, arm: str, angles: list[int], score: str) -> np.ndarray:
+    runs = [run for name, run in store.runs.items() if name.startswith(f"{arm}/all digits/")]
+    return np.array([np.mean([run["turned"][str(a)][score] for run in runs]) for a in angles])

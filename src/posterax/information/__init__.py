@@ -1,0 +1,208 @@
+r"""Information theory: of probability vectors, and of numpyro distributions.
+
+Vectors have their outcomes on the last axis, batches in front; results are floats or arrays.
+For distributions they are ``Measured(value, error, how)``: exact where numpyro has a closed form or
+the values can be listed, by quadrature in one dimension, by Monte Carlo otherwise.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from numpyro.distributions import Distribution
+
+from .._keys import KeyLike
+from . import distributions as ds
+from . import vectors as vs
+from .distributions import Measured
+
+__all__ = [
+    "Measured",
+    "cross_entropy",
+    "entropy",
+    "information_gain",
+    "js_divergence",
+    "kl_divergence",
+    "mutual_information",
+    "self_information",
+]
+
+
+def self_information(probability: Any, value: Any = None, *, unit: str = "nats") -> Any:
+    r"""I(x) = −log P(X = x): how much the event tells; the rarer the more.
+
+    Independent events add up: two heads tell twice as much as one.
+
+    Args:
+        probability: that of the event, or many of them; or a numpyro distribution of X.
+        value: x, where a distribution is given; a density's information may be negative.
+        unit: ``"nats"`` or ``"bits"``.
+
+    Example:
+        >>> import posterax as px
+        >>> px.information.self_information([1.0, 0.5, 0.25], unit="bits")
+        array([0., 1., 2.])
+
+    Reference:
+        Shannon, A Mathematical Theory of Communication, 1948.
+    """
+    if not isinstance(probability, Distribution):
+        if value is not None:
+            raise TypeError("value goes with a numpyro distribution; a probability is all it takes")
+        return vs.plain(vs.self_information(probability), unit)
+    if value is None:
+        raise TypeError("value must say which x of the distribution, as in (distribution, 2.0)")
+    return vs.plain(ds.self_information(probability, value), unit)
+
+
+def entropy(p: Any, *, unit: str = "nats", samples: int = 10_000, key: KeyLike = 0) -> Any:
+    r"""H(P) = E_P[−log p(x)]: what an outcome tells on average.
+
+    0 for a certain outcome, log K for K equal ones; a density's may be negative.
+
+    Args:
+        p: probabilities (…, K), or a numpyro distribution.
+        unit: ``"nats"`` or ``"bits"``.
+        samples: draws of a distribution that leaves only Monte Carlo.
+        key: of those draws.
+
+    Example:
+        >>> import numpyro.distributions as dist
+        >>> import posterax as px
+        >>> px.information.entropy([0.5, 0.25, 0.25], unit="bits")
+        1.5
+        >>> px.information.entropy(dist.Poisson(3.0)).how
+        'sum'
+    """
+    if isinstance(p, Distribution):
+        return _in_unit(ds.entropy(p, samples, key), unit)
+    return vs.plain(vs.entropy(vs.probabilities("p", p)), unit)
+
+
+def cross_entropy(
+    p: Any, q: Any, *, unit: str = "nats", samples: int = 10_000, key: KeyLike = 0
+) -> Any:
+    r"""H(P, Q) = E_P[−log q(x)] = H(P) + KL(P ‖ Q): what outcomes of P tell someone who expects Q.
+
+    Arguments as for ``entropy``; infinite where P has mass and Q none.
+
+    Example:
+        >>> import posterax as px
+        >>> px.information.cross_entropy([0.5, 0.5], [0.25, 0.75], unit="bits")
+        1.207...
+    """
+    if _distributions(p, q):
+        return _in_unit(ds.cross_entropy(p, q, samples, key), unit)
+    return vs.plain(vs.cross_entropy(*vs.pair(p, q)), unit)
+
+
+def kl_divergence(
+    p: Any, q: Any, *, unit: str = "nats", samples: int = 10_000, key: KeyLike = 0
+) -> Any:
+    r"""KL(P ‖ Q) = E_P[log p(x) / q(x)] = H(P, Q) − H(P) ≥ 0, and 0 only for P = Q.
+
+    Arguments as for ``entropy``; infinite where P has mass and Q none. It is not symmetric: a Q
+    fitted by KL(P ‖ Q) covers all of P, one fitted by KL(Q ‖ P) stays inside a part of it.
+
+    Example:
+        >>> import numpyro.distributions as dist
+        >>> import posterax as px
+        >>> px.information.kl_divergence([0.5, 0.5], [1.0, 0.0])
+        inf
+        >>> p, q = dist.Laplace(0.0, 1.0), dist.Normal(0.0, 1.0)
+        >>> found = px.information.kl_divergence(p, q)
+        >>> round(found.value, 6), found.how
+        (0.225791, 'quadrature')
+
+    Reference:
+        Kullback and Leibler, On Information and Sufficiency, 1951.
+    """
+    if _distributions(p, q):
+        return _in_unit(ds.kl_divergence(p, q, samples, key), unit)
+    return vs.plain(vs.kl_divergence(*vs.pair(p, q)), unit)
+
+
+def js_divergence(
+    p: Any, q: Any, *, unit: str = "nats", samples: int = 10_000, key: KeyLike = 0
+) -> Any:
+    r"""JS(P, Q) = ½ KL(P ‖ M) + ½ KL(Q ‖ M) with M = ½ (P + Q): symmetric, between 0 and log 2.
+
+    Arguments as for ``entropy``.
+
+    Example:
+        >>> import posterax as px
+        >>> px.information.js_divergence([1.0, 0.0], [0.0, 1.0], unit="bits")
+        1.0
+
+    Reference:
+        Lin, Divergence Measures Based on the Shannon Entropy, 1991.
+    """
+    if _distributions(p, q):
+        return _in_unit(ds.js_divergence(p, q, samples, key), unit)
+    return vs.plain(vs.js_divergence(*vs.pair(p, q)), unit)
+
+
+def mutual_information(joint: Any, first: Any = None, *, unit: str = "nats") -> Any:
+    r"""I(X; Y) = KL(P_XY ‖ P_X P_Y) = H(X) + H(Y) − H(X, Y): what one tells about the other.
+
+    Args:
+        joint: a table of P(x, y), (…, outcomes of X, outcomes of Y); or a multivariate normal,
+            for which it is ½ log |Σ_XX| |Σ_YY| / |Σ|.
+        first: the coordinates of a multivariate normal that are X (an int, or several); the
+            others are Y.
+        unit: ``"nats"`` or ``"bits"``.
+
+    Example:
+        >>> import posterax as px
+        >>> px.information.mutual_information([[0.5, 0.0], [0.0, 0.5]], unit="bits")
+        1.0
+    """
+    if isinstance(joint, Distribution):
+        value = ds.mutual_information(joint, first)
+        return _in_unit(Measured(value, np.zeros_like(value), ds.WAYS[0]), unit)
+    if first is not None:
+        raise TypeError("first goes with a distribution; a table has X and Y on its last two axes")
+    return vs.plain(vs.mutual_information(vs.probabilities("joint", joint, axes=2)), unit)
+
+
+def information_gain(
+    predictions: ArrayLike, weights: ArrayLike | None = None, *, unit: str = "nats"
+) -> Any:
+    r"""I(y; w) = H(Σ_s ω_s p_s) − Σ_s ω_s H(p_s): what a label would tell about which draw is right.
+
+    The score of active learning by disagreement (BALD), and the epistemic part of a classifier's
+    ``px.Predictive``. For two draws of equal weight it is their Jensen–Shannon divergence.
+
+    Args:
+        predictions: class probabilities for each draw of a posterior, (draws, …, classes).
+        weights: of the draws, summing to one; equal by default.
+        unit: ``"nats"`` or ``"bits"``.
+
+    Example:
+        >>> import posterax as px
+        >>> agree, differ = [[0.5, 0.5], [0.5, 0.5]], [[1.0, 0.0], [0.0, 1.0]]
+        >>> px.information.information_gain(agree, unit="bits")
+        0.0
+        >>> px.information.information_gain(differ, unit="bits")
+        1.0
+
+    Reference:
+        Houlsby, Huszár, Ghahramani and Lengyel, Bayesian Active Learning for Classification and
+        Preference Learning, 2011.
+    """
+    return vs.plain(vs.information_gain(predictions, weights), unit)
+
+
+def _distributions(p: Any, q: Any) -> bool:
+    kinds = isinstance(p, Distribution), isinstance(q, Distribution)
+    if any(kinds) and not all(kinds):
+        name = "pq"[kinds.index(False)]
+        raise TypeError(
+            "p and q must both be arrays or both distributions; "
+            f"write numpyro.distributions.Categorical(probs={name})"
+        )
+    return all(kinds)
+
+
+def _in_unit(found: Measured, unit: str) -> Measured:
+    return Measured(vs.plain(found.value, unit), vs.plain(found.error, unit), found.how)

@@ -1,0 +1,177 @@
+r"""What integrals need to know of a numpyro distribution: density, support, atoms, landmarks.
+
+All of it in float64: the parameters are cast, whatever JAX's default precision.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax.scipy.special import logsumexp
+
+from .quadrature import REACH, Line
+
+SCOUTS = 512  # draws that tell where a density lives
+LANDMARKS = 24  # quantiles of them, between which quadrature starts
+
+
+def double(d: Any) -> Any:
+    """The same distribution with float64 parameters."""
+
+    return _cast(d, jnp.float64, jnp.int64) if _declared(d) else d
+
+
+def _cast(d: Any, real: Any, integer: Any) -> Any:
+    def one(leaf: Any) -> Any:
+        leaf = jnp.asarray(leaf)
+        for kind, dtype in ((jnp.floating, real), (jnp.integer, integer)):
+            if jnp.issubdtype(leaf.dtype, kind):
+                return leaf.astype(dtype)
+        return leaf
+
+    return jax.tree.map(one, d)
+
+
+def _declared(d: Any) -> bool:
+    """Whether JAX sees all of it: a class of one's own may hold what it has not declared."""
+    again = jax.tree.unflatten(jax.tree.structure(d), jax.tree.leaves(d))
+    lost = {name for name in vars(d) if not hasattr(type(d), name)} - set(vars(again))
+    inner = [v for v in jax.tree.leaves(list(vars(d).values()), is_leaf=_is_distribution)]
+    return not lost and all(_declared(v) for v in inner if _is_distribution(v))
+
+
+def _is_distribution(v: Any) -> bool:
+    return isinstance(v, dist.Distribution)
+
+
+def is_discrete(d: Any) -> bool:
+    """Whether it is counted, not measured: a point mass is."""
+    while isinstance(d, dist.Independent | dist.ExpandedDistribution):
+        d = d.base_dist
+    return isinstance(d, dist.Delta) or bool(d.is_discrete)
+
+
+def log_density(d: Any, x: jax.Array) -> jax.Array:
+    """log p(x), and −∞ outside the support, where numpyro's formulas go on."""
+    if isinstance(d, dist.MixtureGeneral):
+        weights = jax.nn.log_softmax(d.mixing_distribution.logits)
+        each = jnp.stack([log_density(c, x) for c in d.component_distributions], -1)
+        return logsumexp(weights + each, axis=-1)
+    if isinstance(d, dist.ExpandedDistribution):
+        return log_density(d.base_dist, x)
+    value = _certain(d, x, d.log_prob(x))
+    try:
+        inside = d.support(x)
+    except (NotImplementedError, TypeError, ValueError):  # no support, or one that cannot tell
+        return value
+    return jnp.where(inside, value, -jnp.inf)
+
+
+def _certain(d: Any, x: jax.Array, value: jax.Array) -> jax.Array:
+    """log p(x) where a probability is 0 or 1, which numpyro's formulas round away from there."""
+    if isinstance(d, dist.CategoricalProbs):
+        p, at = jnp.broadcast_arrays(d.probs, jnp.asarray(x, int)[..., None])
+        return jnp.where(jnp.take_along_axis(p, at[..., :1], -1)[..., 0] == 0, -jnp.inf, value)
+    if isinstance(d, dist.BernoulliProbs | dist.BinomialProbs):
+        most = getattr(d, "total_count", 1)
+        value = jnp.where(d.probs == 0, jnp.log(x == 0), value)
+        return jnp.where(d.probs == 1, jnp.log(x == most), value)
+    if isinstance(d, dist.GeometricProbs):
+        return jnp.where(d.probs == 1, jnp.log(x == 0), value)
+    return value
+
+
+def log_densities(ds: tuple[Any, ...], x: jax.Array) -> list[jax.Array]:
+    """``log_density`` of each at the same points."""
+    if all(map(_declared, ds)):
+        return _compiled(ds, x)
+    return [log_density(d, x) for d in ds]
+
+
+@jax.jit
+def _compiled(ds: tuple[Any, ...], x: jax.Array) -> list[jax.Array]:
+    return [log_density(d, x) for d in ds]
+
+
+def draws(d: Any, key: jax.Array, n: int) -> np.ndarray:
+    """n draws, (n, batch, event)."""
+    try:
+        return np.asarray(d.sample(key, (n,)))
+    except TypeError:  # some samplers of numpyro know float32 only
+        single = _cast(d, jnp.float32, jnp.int32)
+        with jax.enable_x64(False):
+            return np.asarray(single.sample(key, (n,)))
+
+
+def bounds(d: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The ends of the support of a scalar, for every element of the batch."""
+    if isinstance(d, dist.MixtureGeneral):
+        ends = [bounds(c) for c in d.component_distributions]
+        low = np.minimum.reduce(np.broadcast_arrays(*(low for low, _ in ends)))
+        high = np.maximum.reduce(np.broadcast_arrays(*(high for _, high in ends)))
+        return low, high
+    ends = (
+        np.asarray(getattr(d.support, name, beyond), np.float64)
+        for name, beyond in (("lower_bound", -np.inf), ("upper_bound", np.inf))
+    )
+    low, high = (np.broadcast_to(end, d.batch_shape) for end in ends)
+    return low, high
+
+
+def atoms(d: Any) -> Any:
+    """All values of a discrete distribution on the first axis, or None where there is no list."""
+    if isinstance(d, dist.ExpandedDistribution) and isinstance(d.base_dist, dist.Delta):
+        d = d.base_dist
+    if isinstance(d, dist.Delta):
+        return jnp.asarray(d.v)[None]
+    if d.event_shape or not d.has_enumerate_support:
+        return None
+    try:
+        return d.enumerate_support(expand=False)
+    except NotImplementedError:  # a batch whose elements have different values
+        return None
+
+
+def mesh(ds: tuple[Any, ...], batch: tuple[int, ...]) -> tuple[Line, np.ndarray] | None:
+    """Where to integrate the first of ``ds``, a scalar: a line, and edges of panels on it.
+
+    Edges are quantiles of draws of all ``ds``, the ends of their supports, their means, and for
+    mixtures the place and width of every component, however light.
+    """
+    scouts = [
+        _aligned(draws(d, jax.random.key(k), SCOUTS), batch, d.batch_shape)
+        for k, d in enumerate(ds)
+    ]
+    low, high = (np.broadcast_to(end, batch) for end in bounds(ds[0]))
+    line = Line.through(low, high, scouts[0])
+    if line is None:
+        return None
+    places = [np.quantile(s, np.linspace(0, 1, LANDMARKS), axis=0) for s in scouts]
+    for d in ds:
+        # what cannot be inside the support of the first is an infinity, and drops out
+        places += [_aligned(end[None], batch, d.batch_shape) for end in bounds(d)]
+        places += [_aligned(p, batch, d.batch_shape) for p in _landmarks(d)]
+    x = np.concatenate(places)
+    with np.errstate(over="ignore"):
+        t = np.where(np.isfinite(x), line.t(np.where(np.isfinite(x), x, line.centre)), REACH)
+    ends = np.full((1, *batch), REACH)
+    return line, np.concatenate([-ends, np.sort(t, axis=0), ends])
+
+
+def _landmarks(d: Any) -> list[np.ndarray]:
+    try:
+        found = [np.asarray(d.mean)[None]]
+        if isinstance(d, dist.MixtureSameFamily | dist.MixtureGeneral):
+            mean, std = np.asarray(d.component_mean), np.sqrt(np.asarray(d.component_variance))
+            found += [np.moveaxis(mean + k * std, -1, 0) for k in (-6, -2, 0, 2, 6)]
+    except NotImplementedError:
+        return []
+    return found
+
+
+def _aligned(a: np.ndarray, batch: tuple[int, ...], own: tuple[int, ...]) -> np.ndarray:
+    """(n, own batch) as (n, batch)."""
+    shape = (len(a), *[1] * (len(batch) - len(own)), *a.shape[1:])
+    return np.broadcast_to(a.reshape(shape), (len(a), *batch))

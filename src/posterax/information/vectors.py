@@ -1,0 +1,135 @@
+r"""Information in probability vectors: float64 NumPy, the outcomes on the last axis.
+
+Sums run over outcomes that have mass, so that 0 log 0 = 0. What passes the checks is divided by its
+sum, which undoes the rounding of a float32 softmax and lets the identities hold in float64.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+SLACK = 1e-5  # how far from one a sum may be: a float32 softmax over many classes
+UNITS = {"nats": 1.0, "bits": 1 / np.log(2)}
+
+
+def factor(unit: str) -> float:
+    """What turns nats into ``unit``."""
+    if unit not in UNITS:
+        raise ValueError(f'unit must be "nats" or "bits", got {unit!r}')
+    return UNITS[unit]
+
+
+def probabilities(name: str, given: ArrayLike, axes: int = 1) -> np.ndarray:
+    """An array whose last ``axes`` axes hold a distribution each, or an error that says why not."""
+    p = numbers(name, given)
+    where = "its last axis" if axes == 1 else f"its last {axes} axes"
+    if p.ndim < axes or 0 in p.shape[-axes:]:
+        shape = "(…, outcomes)" if axes == 1 else "(…, outcomes of X, outcomes of Y)"
+        raise ValueError(f"{name} must have shape {shape} with some outcomes, got {p.shape}")
+    if np.any(p < 0):
+        raise ValueError(
+            f"{name} must hold probabilities, got {p.min():.3g}; "
+            f"for logits pass scipy.special.softmax({name}, axis=-1)"
+        )
+    over = tuple(range(-axes, 0))
+    total = p.sum(over, keepdims=True)
+    if not np.all(np.abs(total - 1) <= SLACK):
+        worst = total.flat[np.argmax(np.abs(total - 1))]
+        raise ValueError(
+            f"{name} must sum to one over {where}, got a sum of {worst:.6g}; "
+            f"divide by {name}.sum({over[0] if axes == 1 else over}, keepdims=True)"
+        )
+    return p / total
+
+
+def numbers(name: str, given: ArrayLike) -> np.ndarray:
+    """A float64 array without NaN."""
+    try:
+        p = np.asarray(given, np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{name} must be an array of probabilities or a numpyro distribution, "
+            f"got {type(given).__name__}"
+        ) from None
+    if np.any(np.isnan(p)):
+        raise ValueError(f"{name} must be free of NaN, got {int(np.isnan(p).sum())} of them")
+    return p
+
+
+def pair(p: ArrayLike, q: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """p and q over the same outcomes."""
+    p, q = probabilities("p", p), probabilities("q", q)
+    if p.shape[-1] != q.shape[-1]:
+        raise ValueError(
+            "p and q must be over the same outcomes, "
+            f"got {p.shape[-1]} and {q.shape[-1]} of them on the last axis"
+        )
+    try:
+        np.broadcast_shapes(p.shape, q.shape)
+    except ValueError:
+        raise ValueError(
+            f"p and q must have batches that broadcast, got shapes {p.shape} and {q.shape}"
+        ) from None
+    return p, q
+
+
+def plain(value: Any, unit: str) -> Any:
+    """A float where there is one value, an array where there is a batch."""
+    value = np.asarray(value) * factor(unit)
+    return float(value) if value.ndim == 0 else value
+
+
+def self_information(probability: ArrayLike) -> np.ndarray:
+    p = numbers("probability", probability)
+    if not np.all((p >= 0) & (p <= 1)):
+        raise ValueError(f"probability must lie between 0 and 1, got {p.min():.3g} … {p.max():.3g}")
+    with np.errstate(divide="ignore"):
+        return np.abs(np.log(p))  # -0.0 for what is certain looks odd
+
+
+def entropy(p: np.ndarray) -> np.ndarray:
+    from scipy.special import entr
+
+    return entr(p).sum(-1)
+
+
+def cross_entropy(p: np.ndarray, q: np.ndarray) -> np.ndarray:
+    from scipy.special import xlogy
+
+    with np.errstate(divide="ignore"):
+        return np.abs(xlogy(p, q).sum(-1))
+
+
+def kl_divergence(p: np.ndarray, q: np.ndarray) -> np.ndarray:
+    from scipy.special import rel_entr
+
+    return np.maximum(rel_entr(p, q).sum(-1), 0.0)
+
+
+def js_divergence(p: np.ndarray, q: np.ndarray) -> np.ndarray:
+    from scipy.special import rel_entr
+
+    # p log(2p / (p + q)): half of the smallest number there is would be zero
+    both = 0.5 * (rel_entr(2 * p, p + q) + rel_entr(2 * q, p + q)).sum(-1)
+    return np.clip(0.5 * both, 0.0, np.log(2))
+
+
+def mutual_information(joint: np.ndarray) -> np.ndarray:
+    first, second = joint.sum(-1, keepdims=True), joint.sum(-2, keepdims=True)
+    # logarithms one by one: the product of two tiny margins would be zero
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.log(joint) - np.log(first) - np.log(second)
+    return np.maximum(np.where(joint > 0, joint * ratio, 0.0).sum((-2, -1)), 0.0)
+
+
+def information_gain(predictions: ArrayLike, weights: ArrayLike | None) -> np.ndarray:
+    p = probabilities("predictions", predictions)
+    if p.ndim < 2:
+        raise ValueError(f"predictions must have shape (draws, …, outcomes), got {p.shape}")
+    w = np.full(len(p), 1 / len(p)) if weights is None else probabilities("weights", weights)
+    if w.shape != (len(p),):
+        raise ValueError(
+            f"weights must be one for each of the {len(p)} draws of predictions, got {w.shape}"
+        )
+    return np.maximum(entropy(np.tensordot(w, p, 1)) - np.tensordot(w, entropy(p), 1), 0.0)

@@ -1,0 +1,127 @@
+"""How good predictions are: scores, calibration, intervals, rejection, detection.
+
+Every function takes a ``Predictive`` (of any method), and plain class probabilities (N, K) where
+these say all that it needs.
+"""
+
+from typing import Any
+
+from .calibration import (
+    Reliability,
+    adaptive_calibration_error,
+    expected_calibration_error,
+    maximum_calibration_error,
+    reliability,
+)
+from .crps import crps, crps_each
+from .detection import Detection, detection, detection_by_score
+from .inputs import is_predictive
+from .intervals import (
+    QuantileCalibration,
+    coverage,
+    interval_score,
+    mean_width,
+    quantile_calibration,
+    quantile_calibration_error,
+    sharpness,
+)
+from .rejection import (
+    ErrorRejection,
+    Rejection,
+    RejectionArea,
+    accuracy_rejection,
+    rejection_area,
+    rmse_rejection,
+)
+from .scores import (
+    accuracy,
+    brier_score,
+    mean_absolute_error,
+    negative_log_likelihood,
+    root_mean_squared_error,
+)
+from .uncertainty import uncertainty_score
+
+__all__ = [
+    "Detection",
+    "ErrorRejection",
+    "QuantileCalibration",
+    "Rejection",
+    "RejectionArea",
+    "Reliability",
+    "accuracy",
+    "accuracy_rejection",
+    "adaptive_calibration_error",
+    "brier_score",
+    "coverage",
+    "crps",
+    "crps_each",
+    "detection",
+    "detection_by_score",
+    "expected_calibration_error",
+    "interval_score",
+    "maximum_calibration_error",
+    "mean_absolute_error",
+    "mean_width",
+    "negative_log_likelihood",
+    "quantile_calibration",
+    "quantile_calibration_error",
+    "rejection_area",
+    "reliability",
+    "rmse_rejection",
+    "root_mean_squared_error",
+    "sharpness",
+    "summary",
+    "uncertainty_score",
+]
+
+
+def summary(
+    predictive: Any, y: Any, *, level: float = 0.9, bins: int = 15, weight: Any = None
+) -> dict[str, float]:
+    """All metrics that fit the kind of the predictive, by name.
+
+    Args:
+        predictive: a ``Predictive``, or class probabilities (N, K).
+        y: targets, or labels 0 … K−1.
+        level: of the intervals.
+        bins: of the calibration errors of classes.
+        weight: of each example.
+
+    Example:
+        >>> import posterax as px
+        >>> found = px.metrics.summary([[0.9, 0.1], [0.4, 0.6], [0.3, 0.7]], [0, 1, 0])
+        >>> {name: round(value, 3) for name, value in found.items()}
+        {'accuracy': 0.667, 'negative_log_likelihood': 0.607, 'brier_score': 0.44,
+         'expected_calibration_error': 0.4, 'maximum_calibration_error': 0.7,
+         'adaptive_calibration_error': 0.4, 'sharpness': 0.536, 'rejection_area': 0.722}
+    """
+    if is_predictive(predictive) and predictive.kind != "classification":
+        found = {
+            each.__name__: each(predictive, y, weight=weight)
+            for each in (
+                negative_log_likelihood,
+                root_mean_squared_error,
+                mean_absolute_error,
+                crps,
+                quantile_calibration_error,
+            )
+        }
+        ends = predictive.interval(level)
+        found["coverage"] = coverage(ends, y, level, weight=weight)
+        found["mean_width"] = mean_width(ends, level, weight=weight)
+        found["interval_score"] = interval_score(ends, y, level, weight=weight)
+    else:
+        found = {
+            each.__name__: each(predictive, y, weight=weight)
+            for each in (accuracy, negative_log_likelihood, brier_score)
+        }
+        for error in (
+            expected_calibration_error,
+            maximum_calibration_error,
+            adaptive_calibration_error,
+        ):
+            found[error.__name__] = error(predictive, y, bins=bins, weight=weight)
+    found["sharpness"] = sharpness(predictive, weight=weight)
+    found["rejection_area"] = rejection_area(predictive, y, weight=weight).area
+    return found

@@ -1,0 +1,152 @@
+r"""The continuous ranked probability score, of the predictive's own distribution.
+
+    CRPS(F, y) = ∫ (F(z) − 1[z ≥ y])² dz = E|Y − y| − ½ E|Y − Y′|,  Y, Y′ ~ F independent
+
+A predictive is a mixture over posterior samples. Of Gaussians both expectations have closed forms
+(Grimit et al. 2006), and counts make the integral a sum. For all others it is twice the pinball
+loss, averaged over levels of the predictive's quantiles.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..likelihoods import Gaussian, MultivariateGaussian
+from ..predictive import Predictive
+from .inputs import aligned, example_weights, only_values
+
+LEVELS = 200  # of quantiles; the error for a Gaussian is below 3e-5 of its deviation
+STEPS = 1024  # to sum counts in, one by one where they reach that far
+REACH = 10.0  # deviations beyond which (1 − F)² is left out
+
+
+def crps(predictive: Any, y: Any, *, weight: Any = None) -> float:
+    """The mean continuous ranked probability score, in the units of y; smaller is better.
+
+    That of a point prediction is its absolute error. Several targets of one example are scored
+    each alone and averaged; ``crps_each`` has them apart.
+
+    Args:
+        predictive: of regression or counts.
+        y: targets.
+        weight: of each example.
+
+    Example:
+        >>> import numpy as np
+        >>> import posterax as px
+        >>> x = np.zeros((3, 1), "float32")
+        >>> model = px.Model(
+        ...     px.networks.MLP(1, 1, (4,), key=0),
+        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1),
+        ... )
+        >>> predictive = px.before_data(model, x).predict(x, key=0)
+        >>> px.metrics.crps(predictive, np.zeros(3)) < px.metrics.crps(predictive, np.full(3, 9.0))
+        True
+
+    References:
+        Gneiting & Raftery, Strictly Proper Scoring Rules, Prediction, and Estimation, JASA 2007.
+        Grimit et al., The Continuous Ranked Probability Score for Circular Variables and its
+        Application to Mesoscale Forecast Ensemble Verification, QJRMS 2006 (Gaussian mixtures).
+    """
+    each = crps_each(predictive, y)
+    return float(np.average(each, weights=example_weights(weight, each.shape)))
+
+
+def crps_each(predictive: Any, y: Any) -> np.ndarray:
+    """The score of every target, in their shape: ``crps_each(…).mean(0)`` is for each output.
+
+    Exact to float precision for Gaussian likelihoods and for counts up to about a thousand; through
+    200 quantiles for others, which for one Gaussian errs by less than 3e-5 standard deviations.
+
+    Example:
+        >>> import numpy as np
+        >>> import posterax as px
+        >>> x = np.zeros((3, 1), "float32")
+        >>> model = px.Model(
+        ...     px.networks.MLP(1, 2, (4,), key=0),
+        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1),
+        ... )
+        >>> predictive = px.before_data(model, x).predict(x, key=0)
+        >>> px.metrics.crps_each(predictive, np.zeros((3, 2))).shape
+        (3, 2)
+    """
+    only_values(predictive)
+    y = aligned(y, predictive.mean.shape).astype(np.float64)
+    if isinstance(predictive, Predictive):
+        likelihood = predictive._model.likelihood
+        try:
+            if isinstance(likelihood, Gaussian | MultivariateGaussian):
+                return _exact(predictive, y, _of_gaussians)
+            if predictive.kind == "counts":
+                return _exact(predictive, y, _of_counts)
+        except NotImplementedError:  # no distribution function
+            pass
+    levels = (np.arange(LEVELS) + 0.5) / LEVELS
+    above = y - np.asarray(predictive.quantile(levels), np.float64)
+    levels = levels.reshape(-1, *[1] * y.ndim)
+    return 2 * np.mean(np.maximum(levels * above, (levels - 1) * above), axis=0)
+
+
+def _exact(predictive: Predictive, y: np.ndarray, reduce: Callable[..., Any]) -> np.ndarray:
+    each = predictive._stream(reduce, predictive._inner_targets(y))[0]
+    each = each.reshape(y.shape).astype(np.float64)
+    return each if predictive._units is None else each * predictive._units.scale
+
+
+def _of_gaussians(block: Any, extra: Any) -> Any:
+    """E|Y − y| − ½ E|Y − Y′| of a Gaussian mixture, a sum over pairs of samples."""
+
+    mean, std = _moments(block)
+
+    def pairs(sample: tuple[jax.Array, jax.Array]) -> jax.Array:
+        other, scale = sample
+        return block.average(_mean_distance(mean - other, jnp.hypot(std, scale)))
+
+    apart = block.average(_mean_distance(mean - jnp.asarray(block.y), std))
+    return (apart - 0.5 * block.average(jax.lax.map(pairs, (mean, std))),)
+
+
+def _mean_distance(mean: jax.Array, std: jax.Array) -> jax.Array:
+    """E|X| of a Gaussian."""
+    at = mean / std
+    return mean * jax.scipy.special.erf(at / np.sqrt(2)) + 2 * std * jax.scipy.stats.norm.pdf(at)
+
+
+def _of_counts(block: Any, extra: Any) -> Any:
+    """Σ_k (F(k) − 1[k ≥ y])², over where F is neither 0 nor 1; beyond, the distance to y."""
+    y = jnp.asarray(block.y).astype(block.outputs.dtype)
+    mean, std = _moments(block)
+    low = jnp.floor(jnp.maximum(jnp.min(mean - REACH * std, axis=0), 0))
+    high = jnp.ceil(jnp.max(mean + REACH * std, axis=0)) + 1
+    width = jnp.maximum(jnp.ceil((high - low) / STEPS), 1)  # 1: every count has its own term
+
+    def one(k: jax.Array) -> jax.Array:
+        return block.average(
+            block.each(lambda f, own, side: block.likelihood.marginal(f, own, side).cdf(k))
+        )
+
+    def add(step: jax.Array, total: jax.Array) -> jax.Array:
+        start = low + step * width
+        share = jnp.clip(y - start, 0, width) / width  # of these counts lies below y
+        below = one(start + jnp.floor(width / 2))
+        term = share * jnp.square(below) + (1 - share) * jnp.square(1 - below)
+        return total + jnp.where(start < high, width * term, 0)
+
+    steps = jnp.max(jnp.ceil((high - low) / width)).astype(int)
+    inside = jax.lax.fori_loop(0, steps, add, jnp.zeros_like(low))
+    # the last group of counts may reach beyond
+    end = low + width * jnp.ceil((high - low) / width)
+    return (inside + jnp.maximum(low - y, 0) + jnp.maximum(y - end, 0),)
+
+
+def _moments(block: Any) -> tuple[jax.Array, jax.Array]:
+    """Mean and deviation of y under every sample, (samples, rows, …)."""
+
+    def one(f: jax.Array, own: Any, side: Any) -> Any:
+        marginal = block.likelihood.marginal(f, own, side)
+        return marginal.mean, jnp.sqrt(marginal.variance)
+
+    return block.each(one)

@@ -1,0 +1,79 @@
+"""How well an uncertainty score tells inputs like those of the training from others."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..data import as_array, check_finite
+from .inputs import is_predictive
+from .uncertainty import SCORES, uncertainty_score
+
+
+class Detection(NamedTuple):
+    """Areas under the curves of a detector of outside inputs; 1 is perfect."""
+
+    auroc: float  # P(score outside > score inside), ties counting half; 0.5 is chance
+    aupr_out: float  # average precision with outside as the positives; chance is their share
+    aupr_in: float  # and with inside as the positives, by the negated score
+
+
+def detection(inside: Any, outside: Any, score: str = "epistemic") -> Detection:
+    """AUROC and average precision of out-of-distribution detection by an uncertainty score.
+
+    Equal scores count half in the AUROC and enter the precision together, so that the order of
+    examples is of no matter (scikit-learn's ``roc_auc_score`` and ``average_precision_score``).
+
+    Args:
+        inside: a ``Predictive`` for inputs like those of the training; or class probabilities
+            (N, K); or scores (N,), larger for outside.
+        outside: the same for other inputs.
+        score: a name for ``uncertainty_score``, for predictives and probabilities.
+
+    Example:
+        >>> from posterax.metrics import detection
+        >>> detection([0.1, 0.2, 0.5], [0.5, 0.9])
+        Detection(auroc=0.916..., aupr_out=0.833..., aupr_in=0.916...)
+
+    References:
+        Hendrycks & Gimpel, A Baseline for Detecting Misclassified and Out-of-Distribution Examples
+        in Neural Networks, ICLR 2017.
+    """
+    from sklearn.metrics import average_precision_score, roc_auc_score
+
+    low, high = _scores(inside, "inside", score), _scores(outside, "outside", score)
+    scores = np.concatenate([low, high])
+    out = np.concatenate([np.zeros(len(low)), np.ones(len(high))])
+    return Detection(
+        float(roc_auc_score(out, scores)),
+        float(average_precision_score(out, scores)),
+        float(average_precision_score(1 - out, -scores)),
+    )
+
+
+def detection_by_score(inside: Any, outside: Any) -> dict[str, Detection]:
+    """``detection`` by every score that these predictions have.
+
+    Example:
+        >>> from posterax.metrics import detection_by_score
+        >>> found = detection_by_score([[0.9, 0.1], [0.8, 0.2]], [[0.6, 0.4]])
+        >>> {name: each.auroc for name, each in found.items()}
+        {'total': 1.0, 'confidence': 1.0}
+    """
+    names: tuple[str, ...] = ("total", "confidence")
+    if is_predictive(inside):
+        classes = inside.kind == "classification"
+        names = SCORES if classes else tuple(name for name in SCORES if name != "confidence")
+    return {name: detection(inside, outside, name) for name in names}
+
+
+def _scores(given: Any, name: str, score: str) -> np.ndarray:
+    if not is_predictive(given):
+        given = np.asarray(as_array(given, name), np.float64)
+    if is_predictive(given) or given.ndim > 1:
+        scores = np.ravel(uncertainty_score(given, score))
+    else:
+        scores = given
+    if scores.size == 0:
+        raise ValueError(f"{name} holds no examples")
+    check_finite(name, scores)
+    return scores

@@ -1,0 +1,112 @@
+"""What a metric is given: predictives or plain arrays, brought to shapes that cannot broadcast."""
+
+from typing import Any
+
+import numpy as np
+
+from ..data import as_array, check_finite
+
+SUM_TOLERANCE = 1e-3  # probabilities in half precision sum to one within this
+
+
+def is_predictive(given: Any) -> bool:
+    """Whether it is a ``Predictive`` or behaves like one, as recalibrated ones do; not an array.
+
+    Example:
+        >>> from posterax.metrics.inputs import is_predictive
+        >>> is_predictive([[0.5, 0.5]])
+        False
+    """
+    return hasattr(type(given), "log_prob")
+
+
+def only_values(predictive: Any) -> None:
+    """Refuse what is not a predictive of values of y."""
+    if not is_predictive(predictive):
+        raise TypeError(
+            "this needs a predictive (posterior.predict makes one), "
+            f"got {type(predictive).__name__}"
+        )
+    if predictive.kind == "classification":
+        raise ValueError("this is for regression and counts; the predictive is of classification")
+
+
+def values(given: Any, which: str = "mean") -> np.ndarray:
+    """The mean or the median of a predictive of y in float64, or plain predictions as they are."""
+    if not is_predictive(given):
+        found = np.asarray(as_array(given, "predictive"), np.float64)
+        check_finite("predictive", found)
+        return found
+    only_values(given)
+    return np.asarray(given.mean if which == "mean" else given.quantile(0.5), np.float64)
+
+
+def class_probabilities(given: Any, name: str = "probabilities") -> np.ndarray:
+    """Class probabilities with the classes last, in float64, from a predictive or an array.
+
+    Example:
+        >>> from posterax.metrics.inputs import class_probabilities
+        >>> class_probabilities([[0.25, 0.75]])
+        array([[0.25, 0.75]])
+    """
+    if is_predictive(given):
+        if given.kind != "classification":
+            raise ValueError(f"this is for classification; the predictive is of {given.kind}")
+        given = given.mean
+    p = np.asarray(as_array(given, name), np.float64)
+    if p.ndim < 2 or 0 in p.shape:
+        raise ValueError(
+            f"{name} must be a Predictive of classes or an array (N, K) with the classes last "
+            f"(two of them where the outcome is binary), got shape {p.shape}"
+        )
+    check_finite(name, p)
+    sums = p.sum(-1, keepdims=True)
+    if np.any(p < 0) or np.any(np.abs(sums - 1) > SUM_TOLERANCE):
+        worst = sums.flat[np.argmax(np.abs(sums - 1))]
+        raise ValueError(
+            f"{name} must be 0 or more and sum to 1 over the last axis; the least is {p.min():g}, "
+            f"the sum furthest from 1 is {worst:g}. Take the softmax of logits first, and give "
+            "what is left out a class of its own"
+        )
+    return p / sums
+
+
+def class_labels(y: Any, p: np.ndarray) -> np.ndarray:
+    """Labels 0 … K−1 in the shape of ``p`` without its last axis; (N, 1) is taken as (N,)."""
+    y = aligned(y, p.shape[:-1])
+    classes = p.shape[-1]
+    fits = (y >= 0) & (y < classes) & (y == np.floor(y))
+    if not np.all(fits):
+        raise ValueError(f"y must hold labels 0 to {classes - 1}, got {y[~fits][0]}")
+    return y.astype(int)
+
+
+def aligned(y: Any, shape: tuple[int, ...], name: str = "y") -> np.ndarray:
+    """``y`` in this shape: the same, or the same but for an axis of one at the end.
+
+    Example:
+        >>> from posterax.metrics.inputs import aligned
+        >>> aligned([[1.0], [2.0]], (2,))
+        array([1., 2.])
+    """
+    y = np.asarray(as_array(y, name))
+    if not {y.shape, (*y.shape, 1)} & {shape, (*shape, 1)}:
+        raise ValueError(f"{name} must have shape {shape} as the predictions have, got {y.shape}")
+    check_finite(name, y)
+    return y.reshape(shape)
+
+
+def example_weights(weight: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Weights of examples in the shape of the targets: all 1 where none are given.
+
+    One weight for each example counts for all of its targets.
+    """
+    if weight is None:
+        return np.ones(shape)
+    weight = np.asarray(as_array(weight, "weight"), np.float64)
+    if weight.shape == shape[:1]:
+        weight = np.broadcast_to(weight.reshape(-1, *[1] * (len(shape) - 1)), shape)
+    weight = aligned(weight, shape, "weight")
+    if np.any(weight < 0) or not weight.sum() > 0:
+        raise ValueError("weight must be 0 or more, and not 0 everywhere")
+    return weight

@@ -1,0 +1,189 @@
+r"""What is gained where the least certain predictions are left to somebody else.
+
+Examples are rejected in the order of an uncertainty score, the most uncertain first. Equal scores
+are rejected in random order: the curves hold the expectation over it.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .inputs import (
+    aligned,
+    class_labels,
+    class_probabilities,
+    example_weights,
+    is_predictive,
+    values,
+)
+from .uncertainty import uncertainty_score
+
+
+class Rejection(NamedTuple):
+    """Accuracy of what is kept, by the share that is rejected (0, 1/N, … 1 − 1/N)."""
+
+    rejected: np.ndarray
+    accuracy: np.ndarray
+
+    @property
+    def area(self) -> float:
+        """The mean accuracy over all shares of rejection: the area under the curve."""
+        return _area(self.rejected, self.accuracy)
+
+
+class ErrorRejection(NamedTuple):
+    """Root mean squared error of what is kept, by the share that is rejected."""
+
+    rejected: np.ndarray
+    rmse: np.ndarray
+
+    @property
+    def area(self) -> float:
+        """The mean error over all shares of rejection: the area under the curve."""
+        return _area(self.rejected, self.rmse)
+
+
+class RejectionArea(NamedTuple):
+    """The area under a rejection curve, and those of a random order and of an oracle's."""
+
+    area: float
+    random: float
+    oracle: float
+
+    @property
+    def gained(self) -> float:
+        """(area − random) / (oracle − random): 0 at random, 1 for an oracle (Malinin et al. 2020).
+
+        NaN where there is nothing to gain, all being right or all wrong.
+        """
+        room = self.oracle - self.random
+        return (self.area - self.random) / room if room else float("nan")
+
+
+def accuracy_rejection(
+    probabilities: Any, y: Any, score: Any = "total", *, weight: Any = None
+) -> Rejection:
+    """Accuracy of the kept predictions as more and more uncertain ones are rejected.
+
+    Args:
+        probabilities: a ``Predictive`` of classes, or class probabilities (N, K).
+        y: labels 0 … K−1.
+        score: a name for ``uncertainty_score``, or an uncertainty of your own for each example.
+        weight: of each example; the shares are shares of weight then.
+
+    Example:
+        >>> from posterax.metrics import accuracy_rejection
+        >>> curve = accuracy_rejection([[0.9, 0.1], [0.8, 0.2], [0.6, 0.4]], [0, 0, 1])
+        >>> curve.rejected, curve.accuracy
+        (array([0. , 0.33333333, 0.66666667]), array([0.66666667, 1. , 1. ]))
+        >>> round(curve.area, 3)
+        0.889
+
+    References:
+        Nadeem, Zucker & Hanczar, Accuracy-Rejection Curves (ARCs) for Comparing Classification
+        Methods with a Reject Option, MLSB 2010.
+    """
+    right, scores, w = _read_classes(probabilities, y, score, weight)
+    return Rejection(*_curve(right, scores, w))
+
+
+def rmse_rejection(
+    predictive: Any, y: Any, score: Any = "total", *, weight: Any = None
+) -> ErrorRejection:
+    """Root mean squared error of the kept predictions as more uncertain ones are rejected.
+
+    Args:
+        predictive: of regression or counts; or plain predictions in the shape of y with an array
+            ``score``.
+        y: targets. Several of one example are averaged, and their uncertainties are summed.
+        score: a name for ``uncertainty_score``, or an uncertainty of your own for each example.
+        weight: of each example.
+
+    Example:
+        >>> import numpy as np
+        >>> from posterax.metrics import rmse_rejection
+        >>> curve = rmse_rejection(np.array([1.0, 2.0]), [1.0, 5.0], score=np.array([0.1, 0.9]))
+        >>> curve.rejected, curve.rmse
+        (array([0. , 0.5]), array([2.12132034, 0. ]))
+    """
+    square, scores, w = _read_errors(predictive, y, score, weight)
+    rejected, kept = _curve(square, scores, w)
+    return ErrorRejection(rejected, np.sqrt(kept))
+
+
+def rejection_area(
+    predictive: Any, y: Any, score: Any = "total", *, weight: Any = None
+) -> RejectionArea:
+    """The area under the rejection curve, to be read between a random order's and an oracle's.
+
+    Of accuracy for classes (larger is better), of the root mean squared error for regression
+    (smaller is better). The oracle rejects the largest error first.
+
+    Example:
+        >>> from posterax.metrics import rejection_area
+        >>> found = rejection_area([[0.9, 0.1], [0.8, 0.2], [0.6, 0.4]], [0, 1, 0])
+        >>> [round(v, 3) for v in (*found, found.gained)]
+        [0.722, 0.667, 0.889, 0.25]
+
+    References:
+        Malinin, Mlodozeniec & Gales, Ensemble Distribution Distillation, ICLR 2020 (the ratio).
+    """
+    regression = is_predictive(predictive) and predictive.kind != "classification"
+    if regression:
+        loss, scores, w = _read_errors(predictive, y, score, weight)
+    else:
+        right, scores, w = _read_classes(predictive, y, score, weight)
+        loss = 1 - right
+
+    def area(scores: np.ndarray) -> float:
+        rejected, kept = _curve(loss, scores, w)
+        return _area(rejected, np.sqrt(kept) if regression else 1 - kept)
+
+    return RejectionArea(area(scores), area(np.zeros_like(scores)), area(loss))
+
+
+def _read_classes(
+    probabilities: Any, y: Any, score: Any, weight: Any
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    p = class_probabilities(probabilities)
+    right = (p.argmax(-1) == class_labels(y, p)).astype(float)
+    given = probabilities if is_predictive(probabilities) else p
+    scores = _scores(given, score, right.shape)
+    return right.ravel(), scores.ravel(), example_weights(weight, right.shape).ravel()
+
+
+def _read_errors(
+    predictive: Any, y: Any, score: Any, weight: Any
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    mean = values(predictive)
+    square = np.square(mean - aligned(y, mean.shape))
+    square = square.reshape(len(square), -1).mean(-1)
+    scores = _scores(predictive, score, square.shape)
+    return square, scores, example_weights(weight, square.shape)
+
+
+def _scores(predictive: Any, score: Any, shape: tuple[int, ...]) -> np.ndarray:
+    if isinstance(score, str):
+        return uncertainty_score(predictive, score).astype(np.float64)
+    return aligned(score, shape, "score").astype(np.float64)
+
+
+def _curve(
+    values: np.ndarray, scores: np.ndarray, weight: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The weighted mean of ``values`` over what is kept, from all to the most certain one."""
+    used = weight > 0
+    values, scores, weight = values[used], scores[used], weight[used]
+    group = np.unique(scores, return_inverse=True)[1]
+    # of equal scores any may be first: each stands for the mean of its group
+    mean = np.bincount(group, weight * values) / np.bincount(group, weight)
+    order = np.argsort(group, kind="stable")
+    weight = weight[order]
+    mass = np.cumsum(weight)
+    kept = np.cumsum(weight * mean[group[order]]) / mass
+    return 1 - mass[::-1] / mass[-1], kept[::-1]
+
+
+def _area(rejected: np.ndarray, kept: np.ndarray) -> float:
+    # each value holds until the next example goes; a trapezium has no value where all are rejected
+    return float(np.sum(kept * np.diff(rejected, append=1.0)))

@@ -1,0 +1,187 @@
+"""Pictures with what a posterior thinks they show."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._checks import fraction, whole
+from ..metrics.inputs import class_labels
+from ..predictive import Predictive
+from .style import DATA, EPISTEMIC, EPISTEMIC_FILL, MEAN, TOTAL, TOTAL_FILL
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST = 60  # pictures on one page
+
+
+def images(
+    axes: "Axes | Figure",
+    x: Any,
+    predictive: Predictive,
+    y: Any = None,
+    *,
+    classes: Sequence[str] | None = None,
+    top: int = 3,
+    level: float = 0.9,
+    columns: int | None = None,
+    shape: tuple[int, ...] | None = None,
+    title: str | None = None,
+) -> "Axes":
+    """Draw pictures, each over its most probable classes as bars with intervals.
+
+    A bar is the mean probability over the posterior, its whisker the central interval of that
+    probability over the posterior: short where all networks agree, long where they do not. With
+    ``y``, a wrong picture has a cross, the right class in words, a thick dashed frame and hatched
+    bars; a right one a tick.
+
+    Args:
+        axes: where to draw: axes, which the grid fills, or a figure, which gets such axes.
+        x: pictures (N, H, W), with a channel or three of them first or last, or flat.
+        predictive: of their classes.
+        y: labels 0 … K−1.
+        classes: names of the classes (default: their numbers).
+        top: how many classes a picture shows.
+        level: of the whiskers.
+        columns: of the grid (default: what fills the axes).
+        shape: of one picture, where ``x`` is flat and not square.
+        title: above the grid.
+
+    Returns:
+        The axes that hold the grid.
+
+    Example:
+        >>> import numpy as np
+        >>> from matplotlib.figure import Figure
+        >>> import posterax as px
+        >>> x = np.random.default_rng(0).uniform(size=(2, 64)).astype("float32")
+        >>> model = px.Model(
+        ...     px.networks.MLP(64, 3, (8,), key=0),
+        ...     px.priors.Gaussian(1.0), px.likelihoods.Categorical(),
+        ... )
+        >>> predictive = px.before_data(model, x).predict(x, key=0)
+        >>> axes = px.plot.images(Figure(), x, predictive, classes=["ant", "bee", "cat"])
+        >>> len(axes.child_axes)  # a picture and its bars, twice
+        4
+    """
+    from matplotlib.figure import FigureBase
+
+    if not isinstance(predictive, Predictive) or predictive.kind != "classification":
+        raise ValueError("images draws a Predictive of classes, and pictures they belong to")
+    mean = predictive.mean
+    if mean.ndim != 2:
+        raise ValueError(
+            f"images needs one prediction for each picture, got probabilities {mean.shape}"
+        )
+    pictures = _pictures(x, len(mean), shape)
+    top = min(whole("top", top), mean.shape[1])
+    names = _names(classes, mean.shape[1])
+    labels = None if y is None else class_labels(y, mean)
+    low, high = predictive.interval(fraction("level", level))
+    n = len(pictures)
+    place = axes.subplots() if isinstance(axes, FigureBase) else axes
+    columns = _columns(place, n) if columns is None else min(n, whole("columns", columns))
+    rows = -(-n // columns)
+    place.set_axis_off()
+    width, height = 1 / columns, 1 / rows
+    for i in range(n):
+        left, bottom = (i % columns) * width, 1 - (i // columns + 1) * height
+        best = np.argsort(-mean[i], kind="stable")[:top]
+        wrong = labels is not None and best[0] != labels[i]
+        above = place.inset_axes(
+            (left + 0.1 * width, bottom + 0.42 * height, 0.8 * width, 0.48 * height)
+        )
+        mark = "" if labels is None else "✗ " if wrong else "✓ "
+        said = f"{mark}{names[best[0]]}" + (f", is {names[labels[i]]}" if wrong else "")
+        _picture(above, pictures[i], said, wrong)
+        below = place.inset_axes(
+            (left + 0.3 * width, bottom + 0.08 * height, 0.6 * width, 0.3 * height)
+        )
+        _bars(below, [names[k] for k in best], mean[i, best], low[i, best], high[i, best], wrong)
+    if title is not None:
+        place.set_title(title)
+    return place
+
+
+def _columns(axes: "Axes", n: int) -> int:
+    """So many that a cell, a picture over its bars, is a little higher than wide; rows filled."""
+    size = axes.get_window_extent()
+    columns = int(np.clip(round(np.sqrt(1.35 * n * size.width / size.height)), 1, n))
+    rows = -(-n // columns)
+    return -(-n // rows)
+
+
+def _picture(axes: "Axes", picture: np.ndarray, said: str, wrong: bool) -> None:
+    axes.imshow(picture, cmap="gray", interpolation="nearest")
+    axes.set_xticks([])
+    axes.set_yticks([])
+    for spine in axes.spines.values():
+        spine.set(
+            color=TOTAL if wrong else DATA, linewidth=2.2 if wrong else 0.8,
+            linestyle=(0, (3, 1.5)) if wrong else "-",
+        )  # fmt: skip
+    axes.set_title(said, fontsize=8, pad=3, color=MEAN, fontweight="bold" if wrong else "normal")
+
+
+def _bars(
+    axes: "Axes",
+    names: list[str],
+    mean: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    wrong: bool,
+) -> None:
+    at = np.arange(len(names))[::-1]
+    axes.barh(
+        at, mean, 0.72, facecolor=TOTAL_FILL if wrong else EPISTEMIC_FILL,
+        edgecolor=TOTAL if wrong else EPISTEMIC, hatch="////" if wrong else None, linewidth=0.7,
+    )  # fmt: skip
+    # intervals need not hold the mean, which a few networks can pull out of the middle
+    axes.hlines(at, low, high, color=MEAN, linewidth=1.1)
+    axes.plot([low, high], [at, at], "|", color=MEAN, markersize=4, markeredgewidth=1.1)
+    axes.set_yticks(at, names, fontsize=7)
+    axes.tick_params(axis="y", length=0, pad=2)
+    axes.set_xlim(0, 1)
+    axes.set_ylim(-0.6, len(names) - 0.4)
+    axes.set_xticks([0, 1], ["0", "1"], fontsize=6)
+    axes.tick_params(axis="x", length=2, pad=1)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _names(classes: Sequence[str] | None, count: int) -> list[str]:
+    if classes is None:
+        return [str(k) for k in range(count)]
+    if isinstance(classes, str) or len(classes) != count:
+        raise ValueError(f"classes must be {count} names, one for each class, got {classes!r}")
+    return [str(name) for name in classes]
+
+
+def _pictures(x: Any, n: int, shape: tuple[int, ...] | None) -> np.ndarray:
+    """Pictures as imshow takes them: (N, H, W) or, with three channels from 0 to 1, last."""
+    given = np.asarray(x)
+    if given.ndim < 2 or len(given) != n:
+        raise ValueError(
+            f"x must hold the {n} pictures of the predictive, (N, H, W) or flat, got {given.shape}"
+        )
+    if n > MOST:
+        raise ValueError(f"images shows at most {MOST} pictures, got {n}: choose some of them")
+    if given.ndim == 2:
+        side = int(np.sqrt(given.shape[1]))
+        flat = (side, side) if shape is None else tuple(shape)
+        if int(np.prod(flat)) != given.shape[1]:
+            raise ValueError(
+                f"x is flat with {given.shape[1]} pixels, which is not {flat}: say shape=(H, W)"
+            )
+        given = given.reshape(n, *flat)
+    if given.ndim == 4 and given.shape[-1] not in (1, 3) and given.shape[1] in (1, 3):
+        given = np.moveaxis(given, 1, -1)
+    if given.ndim == 4 and given.shape[-1] == 1:
+        given = given[..., 0]
+    if given.ndim != 3 and not (given.ndim == 4 and given.shape[-1] == 3):
+        raise ValueError(f"x must be pictures with one channel or three, got {given.shape}")
+    if given.ndim == 4:
+        span = np.ptp(given) or 1
+        given = (given - given.min()) / span
+    return given

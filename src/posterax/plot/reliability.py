@@ -1,0 +1,225 @@
+"""Whether predictions mean what they say: of classes by their confidence, of numbers by quantiles.
+
+Both pictures have a strip below zero that shows where the examples are.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import metrics
+from .._checks import fraction
+from ..predictive import Predictive
+from .style import (
+    DATA,
+    EPISTEMIC,
+    EPISTEMIC_FILL,
+    MEAN,
+    STRIP_FILL,
+    TOTAL,
+    TOTAL_FILL,
+    annotate,
+    chain_style,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+STRIP = (-0.27, 0.21)  # where the strip below begins, and how high it is
+LEVELS = np.linspace(0, 1, 201)
+
+
+def reliability(
+    axes: "Axes",
+    probabilities: Any,
+    y: Any,
+    *,
+    bins: int = 15,
+    adaptive: bool = False,
+    level: float = 0.95,
+    title: str | None = None,
+) -> "Axes":
+    """Draw how often the most probable class is right, over the probability it was given.
+
+    Dots on the diagonal are calibrated. Bars are the gaps, hatched where the predictions are
+    over-confident; error bars hold what the accuracy of a bin may be (Wilson's interval for a
+    binomial share). The strip below has the shares of examples in bins of equal width. The legend
+    has the expected calibration error with these bins.
+
+    Args:
+        axes: where to draw.
+        probabilities: a ``Predictive`` of classes, or class probabilities (N, K).
+        y: labels 0 … K−1.
+        bins: how many.
+        adaptive: bins that hold equally many examples instead of bins of equal width.
+        level: of the error bars.
+        title: above the axes.
+
+    Returns:
+        The same axes.
+
+    Reference:
+        Guo, Pleiss, Sun and Weinberger, *On calibration of modern neural networks*, ICML 2017.
+
+    Example:
+        >>> import numpy as np
+        >>> from matplotlib.figure import Figure
+        >>> import posterax as px
+        >>> p = np.array([[0.75, 0.25]] * 4)
+        >>> axes = px.plot.reliability(Figure().subplots(), p, [0, 0, 1, 1])
+        >>> [text.split(",")[0] for text in axes.get_legend_handles_labels()[1]]
+        ['calibrated', 'accuracy (ECE 0.250)', 'over-confident by', 'examples']
+    """
+    from scipy import stats
+
+    level = fraction("level", level)
+    found = metrics.reliability(probabilities, y, bins=bins, adaptive=adaptive)
+    used = found.count > 0
+    confidence, accuracy, count = (part[used] for part in found)
+    error = float(np.sum(count * np.abs(accuracy - confidence)) / count.sum())
+    edges = np.linspace(0, 1, bins + 1)
+    left, right = (_around(confidence)) if adaptive else (edges[:-1][used], edges[1:][used])
+    right_ones = np.rint(accuracy * count).astype(int)
+    ends = [
+        stats.binomtest(k, n).proportion_ci(level, "wilson")
+        for k, n in zip(right_ones.tolist(), count.astype(int).tolist(), strict=True)
+    ]
+    reach = np.array([(a - e.low, e.high - a) for a, e in zip(accuracy, ends, strict=True)])
+    axes.plot([0, 1], [0, 1], ":", color=MEAN, linewidth=1.1, label="calibrated", zorder=2)
+    kinds = (
+        ("over-confident by", accuracy < confidence, TOTAL, TOTAL_FILL, "////"),
+        ("under-confident by", accuracy > confidence, EPISTEMIC, EPISTEMIC_FILL, None),
+    )
+    name = "ACE" if adaptive else "ECE"
+    axes.errorbar(
+        confidence, accuracy, np.maximum(reach, 0).T, color=MEAN, marker="o", markersize=4,
+        linewidth=1.3, elinewidth=0.9, capsize=2,
+        label=f"accuracy ({name} {error:.3f}), {100 * level:g} %", zorder=4,
+    )  # fmt: skip
+    for label, chosen, color, fill, hatch in kinds:
+        if chosen.any():
+            axes.bar(
+                left[chosen], (accuracy - confidence)[chosen], (right - left)[chosen],
+                bottom=confidence[chosen], align="edge", facecolor=fill, edgecolor=color,
+                hatch=hatch, linewidth=0.7, label=label, zorder=3,
+            )  # fmt: skip
+    shares = found.count if not adaptive else metrics.reliability(probabilities, y, bins=bins).count
+    largest = 100 * shares.max() / shares.sum()
+    _strip(axes, shares, edges, f"examples, at most {largest:.0f} % in a bin")
+    annotate(axes, "confidence", "accuracy", title)
+    return axes
+
+
+def quantile_calibration(
+    axes: "Axes",
+    predictive: Predictive,
+    y: Any,
+    *,
+    level: float = 0.95,
+    key: int = 0,
+    title: str | None = None,
+) -> "Axes":
+    """Draw the share of targets below each predicted quantile, over the quantile's level.
+
+    With u = P(Y ≤ y), the probability integral transform, the line is the share of u ≤ q over q.
+    A calibrated predictive stays in the band around the diagonal *everywhere* with probability
+    ``level`` (Kolmogorov's distribution for so many independent examples). An S that is flat in
+    the middle means intervals that are too narrow, a steep one too wide; a line above the diagonal
+    means targets below what was predicted. The strip below is the histogram of u, flat at the
+    small line where all is well.
+
+    Args:
+        axes: where to draw.
+        predictive: of regression or counts. Each of several outputs has its own line.
+        y: targets.
+        level: of the band.
+        key: for counts, whose u is drawn between P(Y < y) and P(Y ≤ y).
+        title: above the axes.
+
+    Returns:
+        The same axes.
+
+    References:
+        Gneiting, Balabdaoui and Raftery, *Probabilistic forecasts, calibration and sharpness*,
+        JRSS B 2007. Kuleshov, Fenner and Ermon, *Accurate uncertainties for deep learning using
+        calibrated regression*, ICML 2018.
+
+    Example:
+        >>> import numpy as np
+        >>> from matplotlib.figure import Figure
+        >>> import posterax as px
+        >>> x = np.linspace(-1, 1, 16)[:, None].astype("float32")
+        >>> model = px.Model(
+        ...     px.networks.MLP(1, 1, (8,), key=0),
+        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1),
+        ... )
+        >>> predictive = px.before_data(model, x).predict(x, key=0)
+        >>> px.plot.quantile_calibration(Figure().subplots(), predictive, x[:, 0]).get_ylabel()
+        'share of targets below'
+    """
+    from scipy import stats
+
+    level = fraction("level", level)
+    u = _transform(predictive, y, key)
+    n, outputs = u.shape
+    half = float(stats.kstwo.ppf(level, n))
+    axes.plot([0, 1], [0, 1], ":", color=MEAN, linewidth=1.1, label="calibrated", zorder=2)
+    axes.fill_between(
+        LEVELS, np.maximum(LEVELS - half, 0), np.minimum(LEVELS + half, 1),
+        facecolor=STRIP_FILL, edgecolor=DATA, linewidth=0.6,
+        label=f"{100 * level:g} % of calibrated lines stay inside", zorder=1,
+    )  # fmt: skip
+    for output in range(outputs):
+        ordered = np.sort(u[:, output])
+        observed = np.searchsorted(ordered, LEVELS, side="right") / n
+        furthest = stats.kstest(ordered, "uniform").statistic
+        name = "observed" if outputs == 1 else f"output {output}"
+        axes.plot(
+            LEVELS, observed, **chain_style(output), linewidth=1.6,
+            label=f"{name}, at most {furthest:.2f} away", zorder=4,
+        )  # fmt: skip
+    bins = int(np.clip(n // 10, 2, 20))
+    counts, edges = np.histogram(u, bins, (0, 1))
+    _strip(axes, counts, edges, "histogram of P(Y ≤ y)", expected=u.size / bins)
+    annotate(axes, "level of the predicted quantile", "share of targets below", title)
+    return axes
+
+
+def _transform(predictive: Predictive, y: Any, key: int) -> np.ndarray:
+    """P(Y ≤ y) as (N, outputs); for counts uniform between that and P(Y < y)."""
+    if getattr(predictive, "kind", None) not in ("regression", "counts"):
+        raise ValueError(
+            "quantile_calibration draws a Predictive of regression or counts; px.plot.reliability "
+            "is for class probabilities"
+        )
+    y = metrics.inputs.aligned(y, predictive.mean.shape)
+    u = np.asarray(predictive.cdf(y), np.float64)
+    if predictive.kind == "counts":
+        below = np.where(y > 0, np.asarray(predictive.cdf(np.maximum(y - 1, 0)), np.float64), 0.0)
+        u = below + np.random.default_rng(key).uniform(size=u.shape) * (u - below)
+    return u.reshape(len(u), -1)
+
+
+def _around(centres: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Ends of bars that meet half-way between their neighbours."""
+    half = np.diff(centres) / 2
+    ends = np.concatenate([[0.02], half, [0.02]])
+    return np.maximum(centres - ends[:-1], 0), np.minimum(centres + ends[1:], 1)
+
+
+def _strip(
+    axes: "Axes", counts: np.ndarray, edges: np.ndarray, label: str, expected: float | None = None
+) -> None:
+    """A histogram below zero, and limits and ticks that know of it."""
+    bottom, height = STRIP
+    unit = height / counts.max()
+    axes.bar(
+        edges[:-1], unit * counts, np.diff(edges), bottom=bottom, align="edge",
+        facecolor=STRIP_FILL, edgecolor=DATA, linewidth=0.6, label=label, zorder=2,
+    )  # fmt: skip
+    if expected is not None:
+        axes.hlines(bottom + unit * expected, 0, 1, color=MEAN, linewidth=0.8, zorder=3)
+    axes.axhline(-0.03, color=DATA, linewidth=0.6)
+    axes.set_xlim(0, 1)
+    axes.set_ylim(bottom, 1.03)
+    axes.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1])

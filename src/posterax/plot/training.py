@@ -1,0 +1,169 @@
+"""The course of a fit."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..posteriors import Posterior
+from .style import DASHES, MARKERS, annotate, chain_style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SHOWN = 2000  # points of a line
+SMOOTHED = 50  # the moving average is over one step in so many
+CUT = 4  # so many times the range of what follows the start may take before it is cut off
+
+
+class Course(NamedTuple):
+    """What the history of a posterior tells."""
+
+    nll: np.ndarray
+    kl: np.ndarray | None
+    watched: np.ndarray | None  # NLL of validation data
+    watched_at: np.ndarray | None
+
+
+def training(
+    axes: "Axes | Sequence[Axes]",
+    posteriors: Posterior | Mapping[str, Posterior],
+    *,
+    title: str | None = None,
+) -> Any:
+    """Draw the training NLL and the KL of one or several fits, step by step.
+
+    Both are in nats an example: minus the evidence lower bound is their sum. They seldom have the
+    same size, so each has a scale of its own: on two axes (NLL, KL), or on one, where the KL is
+    dashed and belongs to the scale at the right. Bold are moving averages over a fiftieth of the
+    steps, thin what they average; large markers are the NLL of validation data. A steep start may
+    leave the picture at the top. Methods without a KL (points, ensembles, samplers) have the NLL
+    only.
+
+    Args:
+        axes: where to draw; one, or two of them.
+        posteriors: what ``px.fit`` returned, or several by name.
+        title: above the (first) axes.
+
+    Returns:
+        What ``axes`` was.
+
+    Example:
+        >>> import numpy as np
+        >>> from matplotlib.figure import Figure
+        >>> import posterax as px
+        >>> x = np.linspace(-1, 1, 16)[:, None].astype("float32")
+        >>> model = px.Model(
+        ...     px.networks.MLP(1, 1, (4,), key=0),
+        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.3),
+        ... )
+        >>> posterior = px.fit(model, (x, x[:, 0]), px.BayesByBackprop(), steps=5, key=0)
+        >>> px.plot.training(Figure().subplots(), posterior).get_legend_handles_labels()[1]
+        ['NLL', 'KL / N (right)']
+    """
+    several = posteriors if isinstance(posteriors, Mapping) else {"": posteriors}
+    if not several:
+        raise ValueError("posteriors is empty: give at least one")
+    found = {name: _course(posterior, name) for name, posterior in several.items()}
+    left, right = _places(axes, any(course.kl is not None for course in found.values()))
+    twinned = right is not None and not _is_pair(axes)
+    drawn: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+    for index, (name, course) in enumerate(found.items()):
+        prefix = f"{name}: " if name else ""
+        # on two axes dashes tell methods apart; on one they tell the KL from the NLL
+        style = {"color": chain_style(index)["color"], "linestyle": "-"}
+        style = style if twinned else chain_style(index)
+        marks = {"marker": MARKERS[index % len(MARKERS)], "markersize": 4.5} if name else {}
+        drawn[0].append(_line(left, course.nll, f"{prefix}NLL", style, marks, index))
+        if course.watched is not None:
+            left.plot(
+                course.watched_at, course.watched, linestyle="none", color=style["color"],
+                marker=MARKERS[index % len(MARKERS)], markersize=7, markerfacecolor="white",
+                label=f"{prefix}validation NLL", zorder=5,
+            )  # fmt: skip
+            drawn[0].append(course.watched)
+        if course.kl is None or right is None:
+            continue
+        label = f"{prefix}KL / N"
+        if twinned:
+            label += " (right)"
+            color = chain_style(index if name else 1)["color"]
+            style = {"color": color, "linestyle": DASHES[1]}
+            # so that the legend of the axes that were given knows of it
+            left.plot([], [], **style, **marks, linewidth=1.6, label=label)
+        drawn[1].append(_line(right, course.kl, label, style, marks, index))
+    _limits(left, drawn[0])
+    annotate(left, "step", "NLL (nats an example)", title)
+    left.set_xlim(left=0)
+    if right is not None:
+        _limits(right, drawn[1])
+        right.set_ylabel("KL / N (nats an example)" + (", dashed" if twinned else ""))
+        if not twinned:
+            right.set_xlabel("step")
+            right.set_xlim(left=0)
+    return axes
+
+
+def _is_pair(axes: Any) -> bool:
+    return isinstance(axes, (Sequence, np.ndarray))
+
+
+def _places(axes: Any, with_kl: bool) -> "tuple[Axes, Axes | None]":
+    if not _is_pair(axes):
+        return axes, axes.twinx() if with_kl else None
+    if len(axes) != 2:
+        raise ValueError(f"axes must be one, or two of them (NLL, KL), got {len(axes)}")
+    if not with_kl:
+        raise ValueError("training: none of these fits has a KL; give one axes, for the NLL")
+    return axes[0], axes[1]
+
+
+def _course(posterior: Any, name: str) -> Course:
+    history = posterior.history if isinstance(posterior, Posterior) else None
+    if history is None:
+        raise TypeError(f"training draws what px.fit returned, got {type(posterior).__name__}")
+    # of several phases ("optimising/nll") the longest is the training
+    phases = [key.removesuffix("nll") for key in history if key.rpartition("/")[2] == "nll"]
+    if not phases or not max(len(history[phase + "nll"]) for phase in phases):
+        raise ValueError(
+            f"training: {name or 'this posterior'} has no NLL in its history (it has "
+            f"{', '.join(history) or 'none'}); for chains there is px.plot.trace"
+        )
+    phase = max(phases, key=lambda phase: len(history[phase + "nll"]))
+    return Course(
+        np.asarray(history[phase + "nll"], np.float64),
+        None if phase + "kl" not in history else np.asarray(history[phase + "kl"], np.float64),
+        history.get(phase + "validation_nll"),
+        history.get(phase + "validation_step"),
+    )
+
+
+def _line(
+    axes: "Axes", values: np.ndarray, label: str, style: dict[str, Any], marks: Any, index: int
+) -> np.ndarray:
+    """Draw a moving average, and the values that it averages behind it."""
+    steps = len(values)
+    window = max(1, steps // SMOOTHED)
+    every = max(1, steps // SHOWN)
+    if window > 1:
+        axes.plot(
+            1 + np.arange(0, steps, every), values[::every],
+            color=style["color"], linewidth=0.4, alpha=0.25, zorder=1,
+        )  # fmt: skip
+    middle = np.convolve(values, np.ones(window) / window, "valid")
+    when = 1 + np.arange(len(middle)) + (window - 1) / 2
+    axes.plot(
+        when[::every], middle[::every], **style, **marks, markevery=(0.05 + 0.04 * index, 0.15),
+        linewidth=1.6, label=label, zorder=3,
+    )  # fmt: skip
+    return middle
+
+
+def _limits(axes: "Axes", lines: list[np.ndarray]) -> None:
+    """Room for all lines; the first steps may be cut off where they would flatten all others."""
+    low, high = (float(f([f(line) for line in lines])) for f in (np.min, np.max))
+    settled = max(float(np.max(line[len(line) // 20 :])) for line in lines)
+    if high > low + CUT * (settled - low) > low:
+        high = settled + 0.5 * (settled - low)
+    pad = 0.05 * (high - low) or 0.5
+    axes.set_ylim(low - pad, high + pad)

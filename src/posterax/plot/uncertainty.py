@@ -1,0 +1,172 @@
+"""What uncertainty is good for: telling strange inputs from usual ones, and mistakes from hits."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import metrics
+from .._checks import whole
+from ..predictive import Predictive
+from .style import (
+    DATA,
+    EPISTEMIC,
+    EPISTEMIC_FILL,
+    TOTAL,
+    annotate,
+    method_style,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+TAIL = 0.95  # beyond this share of rejections too few examples are left to set the limits by
+
+NAMES = {
+    "total": "entropy of the mean probabilities (nats)",
+    "epistemic": "mutual information (nats)",
+    "aleatoric": "expected entropy (nats)",
+    "confidence": "1 − largest probability",
+    "variance": "variance of the probabilities, summed",
+}
+
+
+def entropy_histogram(
+    axes: "Axes",
+    inside: Any,
+    outside: Any,
+    *,
+    score: str = "total",
+    bins: int = 30,
+    names: tuple[str, str] = ("inside", "outside"),
+    title: str | None = None,
+) -> "Axes":
+    """Draw how an uncertainty is spread over usual and over strange inputs.
+
+    The bars are shares of each set: both sum to 1. The less they overlap the better the score
+    tells the sets apart; the legend has its AUROC, the probability that a strange input has the
+    larger score.
+
+    Args:
+        axes: where to draw.
+        inside: a ``Predictive`` for inputs like those of the training; or class probabilities
+            (N, K); or scores (N,).
+        outside: the same for other inputs.
+        score: which uncertainty, as ``px.metrics.uncertainty_score`` names it: the entropy
+            ``"total"``, or ``"epistemic"``, ``"aleatoric"``, ``"confidence"``, ``"variance"``.
+        bins: bars.
+        names: of both sets.
+        title: above the axes.
+
+    Returns:
+        The same axes.
+
+    Example:
+        >>> from matplotlib.figure import Figure
+        >>> import posterax as px
+        >>> sure, unsure = [[0.9, 0.1], [0.8, 0.2]], [[0.5, 0.5]]
+        >>> axes = px.plot.entropy_histogram(Figure().subplots(), sure, unsure)
+        >>> axes.get_legend_handles_labels()[1]
+        ['inside', 'outside (AUROC 1.000)']
+    """
+    bins = whole("bins", bins)
+    area = metrics.detection(inside, outside, score=score).auroc
+    values = [_scores(given, score) for given in (inside, outside)]
+    low, high = min(v.min() for v in values), max(v.max() for v in values)
+    if low >= 0:
+        low = 0.0
+    edges = np.linspace(low, high if high > low else low + 1, bins + 1)
+    shares = [np.histogram(v, edges)[0] / len(v) for v in values]
+    axes.stairs(
+        shares[0], edges, fill=True, facecolor=EPISTEMIC_FILL, edgecolor=EPISTEMIC, linewidth=1.1,
+        label=names[0], zorder=2,
+    )  # fmt: skip
+    axes.stairs(
+        shares[1], edges, fill=True, facecolor="none", edgecolor=TOTAL, hatch="////",
+        linestyle="--", linewidth=1.3, label=f"{names[1]} (AUROC {area:.3f})", zorder=3,
+    )  # fmt: skip
+    axes.set_xlim(edges[0], edges[-1])
+    axes.set_ylim(0, 1.05 * max(share.max() for share in shares))
+    plain = not any(isinstance(g, Predictive) or np.ndim(g) > 1 for g in (inside, outside))
+    annotate(axes, "score" if plain else _name(inside, score), "share of inputs", title)
+    return axes
+
+
+def accuracy_rejection(
+    axes: "Axes",
+    predictives: Any,
+    y: Any,
+    *,
+    score: str = "total",
+    title: str | None = None,
+) -> "Axes":
+    """Draw the accuracy of what is kept over the share of inputs that are rejected.
+
+    The most uncertain go first. Below are who rejects at random, above an oracle that rejects
+    mistakes first: both of the most accurate method. The legend has the mean height of each line.
+
+    Args:
+        axes: where to draw.
+        predictives: a ``Predictive`` of classes or class probabilities (N, K), or several by name.
+        y: labels 0 … K−1.
+        score: the uncertainty to reject by, as ``px.metrics.uncertainty_score`` names it.
+        title: above the axes.
+
+    Returns:
+        The same axes.
+
+    Reference:
+        Nadeem, Zucker and Hanczar, *Accuracy-rejection curves (ARCs) for comparing classification
+        methods with a reject option*, MLSB 2010.
+
+    Example:
+        >>> from matplotlib.figure import Figure
+        >>> import posterax as px
+        >>> p = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4]]
+        >>> axes = px.plot.accuracy_rejection(Figure().subplots(), {"mine": p}, [0, 0, 1])
+        >>> axes.get_legend_handles_labels()[1]
+        ['mistakes first', 'mine (mean 0.889)', 'at random']
+    """
+    several = predictives if isinstance(predictives, Mapping) else {"by uncertainty": predictives}
+    if not several:
+        raise ValueError("predictives is empty: give at least one Predictive")
+    curves = {name: metrics.accuracy_rejection(p, y, score) for name, p in several.items()}
+    best = max(curves, key=lambda name: curves[name].accuracy[0])
+    accuracy = float(curves[best].accuracy[0])
+    rejected = curves[best].rejected
+    oracle = np.minimum(accuracy / (1 - rejected), 1)
+    of_best = f" ({best})" if len(curves) > 1 else ""
+    axes.plot(
+        rejected, oracle, color=DATA, linewidth=1.0, linestyle="--",
+        label=f"mistakes first{of_best}", zorder=2,
+    )  # fmt: skip
+    for index, (name, curve) in enumerate(curves.items()):
+        axes.plot(
+            *curve, **method_style(index), markevery=(0.04 * index, 0.12), linewidth=1.6,
+            label=f"{name} (mean {curve.area:.3f})", zorder=4,
+        )  # fmt: skip
+    axes.axhline(
+        accuracy, color=DATA, linewidth=1.0, linestyle=":", label=f"at random{of_best}", zorder=2
+    )
+    lowest = min(c.accuracy[c.rejected <= TAIL].min() for c in curves.values())
+    room = max(1 - lowest, 1e-3)
+    axes.set_xlim(0, 1)
+    axes.set_ylim(lowest - 0.06 * room, 1 + 0.04 * room)
+    annotate(axes, f"share rejected, by {_short(score)}", "accuracy of the rest", title)
+    return axes
+
+
+def _scores(given: Any, score: str) -> np.ndarray:
+    if isinstance(given, Predictive) or np.ndim(given) > 1:
+        return np.ravel(metrics.uncertainty_score(given, score)).astype(np.float64)
+    return np.asarray(given, np.float64)
+
+
+def _name(given: Any, score: str) -> str:
+    if isinstance(given, Predictive) and given.kind != "classification":
+        return f"{score} variance"
+    return NAMES[score]
+
+
+def _short(score: str) -> str:
+    return NAMES[score].removesuffix(" (nats)") if isinstance(score, str) else "your score"

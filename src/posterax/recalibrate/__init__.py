@@ -1,0 +1,25 @@
+"""Recalibration: what held-out data say about a posterior's predictions, and predictions mended.
+
+Each is fitted on the predictive of held-out data, and then acts on any other predictive:
+
+    temperature = px.recalibrate.Temperature.fit(posterior.predict(x_held_out), y_held_out)
+    predictive = temperature(posterior.predict(x_new))
+"""
+
+from .conformal import ConformalInterval
+from .conformal_sets import ConformalSet
+from .isotonic import Isotonic
+from .recalibrated import RecalibratedPredictive
+from .saved import load
+from .spread import Spread
+from .temperature import Temperature
+
+__all__ = [
+    "ConformalInterval",
+    "ConformalSet",
+    "Isotonic",
+    "RecalibratedPredictive",
+    "Spread",
+    "Temperature",
+    "load",
+]

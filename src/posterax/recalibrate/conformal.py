@@ -1,0 +1,207 @@
+r"""Split-conformal prediction intervals: coverage for finitely many rows, whatever the model.
+
+A score s(x, y) says how badly y fits the predictive at x. With the scores of n held-out rows,
+
+    { y : s(x, y) ≤ s₍ₖ₎ },   k = ⌈(n + 1) · level⌉
+
+holds a new y with a probability of at least ``level``, and at most level + 1/(n + 1) where scores
+have no ties: the new row's score is as likely to have any rank as any other.
+"""
+
+import dataclasses
+import math
+import warnings
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from .._checks import fraction, whole
+from ..infer.base import choose
+from .base import Recalibration, numbers, refuse_kind, targets
+
+Score = Literal["residual", "scaled", "quantile"]
+
+
+def order_statistic(scores: np.ndarray, level: float) -> np.ndarray:
+    """The ⌈(n + 1) · level⌉-th smallest score of each column; infinity where there are too few.
+
+    Example:
+        >>> import numpy as np
+        >>> from posterax.recalibrate.conformal import order_statistic
+        >>> print(order_statistic(np.arange(1.0, 100.0), 0.9))  # of 99 scores the 90th
+        90.0
+        >>> print(order_statistic(np.arange(8.0), 0.9))
+        inf
+    """
+    n = len(scores)
+    rank = math.ceil((n + 1) * level - 1e-9)  # 0.7 · 10 is a little more than 7
+    if rank > n:
+        return np.full(scores.shape[1:], np.inf)
+    return np.partition(scores, rank - 1, axis=0)[rank - 1]
+
+
+def rows_needed(level: float) -> int:
+    """The fewest held-out rows with a finite order statistic: level / (1 − level), rounded up.
+
+    Example:
+        >>> from posterax.recalibrate.conformal import rows_needed
+        >>> rows_needed(0.9), rows_needed(0.95)
+        (9, 19)
+    """
+    return math.ceil(level / (1 - level) - 1e-9)
+
+
+@dataclasses.dataclass(frozen=True)
+class ConformalInterval(Recalibration):
+    r"""Split-conformal intervals for regression and counts.
+
+    | score | s(x, y) | interval |
+    | --- | --- | --- |
+    | ``"residual"`` | \|y − mean\| | mean ± margin: the same width everywhere |
+    | ``"scaled"`` | \|y − mean\| / std | mean ± margin · std: wide where the posterior is unsure |
+    | ``"quantile"`` | max(low − y, y − high) | the predictive's own, each end moved by margin |
+
+    The coverage is that of a random row; among rows of one kind it may be less. Of several outputs
+    each is covered alone, unless ``joint``.
+
+    Args:
+        score: how badly a target fits its prediction.
+        level: the coverage.
+        margin: the held-out scores' order statistic; one for each output where there are several.
+        n: held-out rows that it was found on.
+
+    Example:
+        >>> import numpy as np
+        >>> import posterax as px
+        >>> rng = np.random.default_rng(0)
+        >>> y = rng.normal(size=2000)
+        >>> conformal = px.recalibrate.ConformalInterval.fit(np.zeros(1000), y[:1000], level=0.9)
+        >>> bool(1.5 < conformal.margin < 1.8)  # 90 % of a standard Gaussian are within 1.64
+        True
+        >>> low, high = conformal.interval(np.zeros(1000))
+        >>> bool(0.87 < np.mean((low <= y[1000:]) & (y[1000:] <= high)) < 0.93)
+        True
+
+    Reference:
+        Lei, G'Sell, Rinaldo, Tibshirani and Wasserman, *Distribution-free predictive inference
+        for regression*, JASA 113, 2018 (residuals, plain and scaled); Romano, Patterson and
+        Candès, *Conformalized quantile regression*, NeurIPS 2019.
+    """
+
+    score: Score
+    level: float
+    margin: Any
+    n: int
+
+    def __post_init__(self) -> None:
+        choose("score", self.score, get_args(Score))
+        fraction("level", self.level)
+        whole("n", self.n)
+        margin = numbers(self.margin)
+        if np.any(np.isnan(margin)):
+            raise ValueError(f"margin must be a number, got {margin!r}")
+        object.__setattr__(self, "margin", margin)
+
+    def __repr__(self) -> str:
+        margin = np.array2string(np.asarray(self.margin), precision=4)
+        return (
+            f"ConformalInterval({self.score!r}, level={self.level:g}: margin {margin} "
+            f"from {self.n} rows)"
+        )
+
+    @classmethod
+    def fit(
+        cls,
+        predictive: Any,
+        y: Any,
+        *,
+        level: float = 0.9,
+        score: Score | None = None,
+        joint: bool = False,
+    ) -> "ConformalInterval":
+        """The margin that covers held-out targets.
+
+        Args:
+            predictive: of held-out inputs; or arrays, ``mean`` for residuals, ``(mean, std)`` for
+                scaled ones and ``(low, high)`` for quantiles.
+            y: their targets.
+            level: the coverage; it needs at least level / (1 − level) rows.
+            score: ``"residual"``, ``"scaled"`` or ``"quantile"`` (default: scaled for a
+                predictive, residual for an array).
+            joint: cover all outputs of a row at once, by the largest of their scores.
+        """
+        level = fraction("level", level)
+        if score is None:
+            score = "scaled" if hasattr(predictive, "interval") else "residual"
+        choose("score", score, get_args(Score))
+        centre, width = _band(predictive, score, level)
+        y = targets(y, centre.shape)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scores = np.abs(y - centre) / width if score == "scaled" else np.abs(y - centre) - width
+        scores = np.where(np.isnan(scores), 0.0, scores)  # neither width nor error
+        n = len(y)
+        if joint and scores.ndim > 1:
+            scores = scores.reshape(n, -1).max(axis=1)
+        margin = order_statistic(scores, level)
+        if n < rows_needed(level):
+            warnings.warn(
+                f"{n} held-out rows are too few for level={level:g}, which needs "
+                f"{rows_needed(level)}: the intervals are infinite", stacklevel=2,
+            )  # fmt: skip
+        return cls(score, level, numbers(margin), n)
+
+    def interval(self, predictive: Any) -> tuple[np.ndarray, np.ndarray]:
+        """(low, high) for each input, ends included; whole numbers for counts.
+
+        Args:
+            predictive: of new inputs, or arrays as ``fit`` took them.
+        """
+        centre, width = _band(predictive, self.score, self.level)
+        margin = np.asarray(self.margin)
+        if margin.shape not in ((), centre.shape[1:]):
+            raise ValueError(
+                f"the margin is for targets of shape {margin.shape} and the predictive has "
+                f"{centre.shape[1:]}: fit it on a predictive of the same model"
+            )
+        with np.errstate(invalid="ignore"):
+            reach = margin * width if self.score == "scaled" else width + margin
+        reach = np.where(np.isinf(margin), np.inf, np.maximum(reach, 0))
+        # a target with the margin's own score lies on the end: rounding must not put it outside
+        with np.errstate(invalid="ignore"):
+            reach = reach + 4 * np.finfo(np.float64).eps * (np.abs(centre) + reach)
+        low, high = centre - reach, centre + reach
+        return _whole(low, high) if getattr(predictive, "kind", "") == "counts" else (low, high)
+
+
+def _band(predictive: Any, score: Score, level: float) -> tuple[np.ndarray, np.ndarray]:
+    """The middle and half-width of what the score starts from.
+
+    max(low − y, y − high) is |y − middle| − half-width, so all scores are of one form.
+    """
+    refuse_kind(
+        predictive, ("regression", "counts"), "ConformalInterval", "px.recalibrate.ConformalSet"
+    )
+    known = hasattr(predictive, "interval")
+    if score == "residual":
+        centre = np.asarray(predictive.mean if known else predictive, np.float64)
+        return centre, np.zeros_like(centre)
+    if not known and not (isinstance(predictive, tuple) and len(predictive) == 2):
+        pair = "(mean, std)" if score == "scaled" else "(low, high)"
+        raise TypeError(
+            f"score={score!r} needs a predictive or the pair {pair}, got "
+            f"{type(predictive).__name__}"
+        )
+    if score == "scaled":
+        centre, width = (predictive.mean, predictive.std) if known else predictive
+        return np.asarray(centre, np.float64), np.asarray(width, np.float64)
+    low, high = (
+        np.asarray(end, np.float64) for end in (predictive.interval(level) if known else predictive)
+    )
+    return (low + high) / 2, (high - low) / 2
+
+
+def _whole(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The counts inside: no end but a count is of use, and one count is always named."""
+    first, last = np.maximum(np.ceil(low), 0), np.floor(high)
+    nearest = np.maximum(np.round((low + high) / 2), 0)
+    return np.where(first > last, nearest, first), np.where(first > last, nearest, last)

@@ -1,0 +1,205 @@
+r"""Split-conformal sets of classes that hold the label with a given probability.
+
+The score s(x, k) of a class says how badly it fits; the set of a new input holds all classes whose
+score is at most that of the ⌈(n + 1) · level⌉-th smallest among n held-out rows' own labels.
+"""
+
+import dataclasses
+import warnings
+from typing import Any, Literal, get_args
+
+import jax
+import numpy as np
+
+from .._checks import fraction, whole
+from .._keys import KeyLike, as_key
+from ..infer.base import choose
+from ..metrics.inputs import class_labels
+from .base import Recalibration, numbers, probabilities, refuse_kind
+from .conformal import order_statistic, rows_needed
+
+Score = Literal["probability", "adaptive", "regularised"]
+
+
+@dataclasses.dataclass(frozen=True)
+class ConformalSet(Recalibration):
+    r"""Split-conformal sets for classification.
+
+    With the classes of a row in order of their probabilities, p₍₁₎ ≥ p₍₂₎ ≥ …, and class k at place
+    r among them:
+
+    | score | s(x, k) | sets |
+    | --- | --- | --- |
+    | ``"probability"`` | 1 − pₖ | the smallest on average; hard inputs may get too few |
+    | ``"adaptive"`` | p₍₁₎ + … + p₍ᵣ₎ | larger for hard inputs, smaller for easy ones |
+    | ``"regularised"`` | the same + penalty · max(0, r − free) | without long tails |
+
+    With a ``key`` the last term p₍ᵣ₎ of an adaptive score counts by a random share, which makes the
+    coverage exact; without it sets are larger than they need to be.
+
+    Args:
+        score: how badly a class fits.
+        level: the coverage.
+        threshold: the largest score in the set; with ``by_class`` one for each class.
+        n: held-out rows that it was found on.
+        randomised: whether a key was given.
+        penalty: of a regularised score, for each place beyond ``free``.
+        free: places without penalty.
+
+    Example:
+        >>> import numpy as np
+        >>> import posterax as px
+        >>> rng = np.random.default_rng(0)
+        >>> logits = 2 * rng.normal(size=(2000, 4))
+        >>> y = np.argmax(logits + rng.gumbel(size=logits.shape), axis=1)
+        >>> p = np.exp(3 * logits) / np.exp(3 * logits).sum(1, keepdims=True)  # far too sure
+        >>> conformal = px.recalibrate.ConformalSet.fit(p[:1000], y[:1000], level=0.9)
+        >>> sets = conformal.sets(p[1000:])
+        >>> sets.shape
+        (1000, 4)
+        >>> bool(0.87 < sets[np.arange(1000), y[1000:]].mean() < 0.93)
+        True
+
+    Reference:
+        Sadinle, Lei and Wasserman, *Least ambiguous set-valued classifiers with bounded error
+        levels*, JASA 114, 2019; Romano, Sesia and Candès, *Classification with valid and adaptive
+        coverage*, NeurIPS 2020; Angelopoulos, Bates, Jordan and Malik, *Uncertainty sets for image
+        classifiers using conformal prediction*, ICLR 2021. By class: Vovk, Gammerman and Shafer,
+        *Algorithmic learning in a random world*, 2005.
+    """
+
+    score: Score
+    level: float
+    threshold: Any
+    n: int
+    randomised: bool = False
+    penalty: float = 0.0
+    free: int = 0
+
+    def __post_init__(self) -> None:
+        choose("score", self.score, get_args(Score))
+        fraction("level", self.level)
+        whole("n", self.n)
+        whole("free", self.free, least=0)
+        threshold = numbers(self.threshold)
+        if np.any(np.isnan(threshold)) or not self.penalty >= 0:
+            raise ValueError(
+                f"threshold must be a number and penalty 0 or more, got {threshold!r} and "
+                f"{self.penalty!r}"
+            )
+        object.__setattr__(self, "threshold", threshold)
+
+    def __repr__(self) -> str:
+        threshold = np.array2string(np.asarray(self.threshold), precision=4)
+        return (
+            f"ConformalSet({self.score!r}, level={self.level:g}: scores up to {threshold} "
+            f"from {self.n} rows)"
+        )
+
+    @classmethod
+    def fit(
+        cls,
+        predictive: Any,
+        y: Any,
+        *,
+        level: float = 0.9,
+        score: Score = "probability",
+        by_class: bool = False,
+        key: KeyLike | None = None,
+        penalty: float = 0.1,
+        free: int = 1,
+    ) -> "ConformalSet":
+        """The threshold that keeps held-out labels in their sets.
+
+        Args:
+            predictive: of held-out inputs, or class probabilities (N, K).
+            y: their labels 0 … K−1.
+            level: the coverage; it needs at least level / (1 − level) rows.
+            score: ``"probability"``, ``"adaptive"`` or ``"regularised"``.
+            by_class: a threshold for each class, so that each is covered at this level; every
+                class needs that many rows then, and without them is in every set.
+            key: for adaptive and regularised scores: count the last class by a random share.
+            penalty: of regularised scores.
+            free: places without penalty.
+        """
+        level = fraction("level", level)
+        choose("score", score, get_args(Score))
+        p = _classes(predictive)
+        y = class_labels(y, p)
+        if key is not None and score == "probability":
+            raise ValueError("key is for score='adaptive' and 'regularised': leave it out")
+        if score != "regularised":
+            penalty, free = 0.0, 0
+        share = None if key is None else _shares(key, 0, len(y))
+        all_scores = _scores(p, score, share, penalty, free)
+        own = all_scores[np.arange(len(y)), y]
+        need = rows_needed(level)
+        if by_class:
+            groups = [own[y == k] for k in range(p.shape[1])]
+            threshold = np.array([order_statistic(group, level) for group in groups])
+            few = [k for k, group in enumerate(groups) if len(group) < need]
+        else:
+            threshold, few = order_statistic(own, level), []
+        if few or len(y) < need:
+            which = f"of the classes {few} " if few else ""
+            warnings.warn(
+                f"the held-out rows {which}are too few for level={level:g}, which needs {need}: "
+                + ("these classes are in every set" if few else "every set holds all classes"),
+                stacklevel=2,
+            )
+        return cls(
+            score, level, numbers(threshold), len(y), key is not None, float(penalty), free
+        )  # fmt: skip
+
+    def sets(
+        self, predictive: Any, *, key: KeyLike | None = None, nonempty: bool = False
+    ) -> np.ndarray:
+        """Which classes are in the set of each input: booleans (N, K); ``.sum(1)`` is their size.
+
+        Args:
+            predictive: of new inputs, or class probabilities (N, K).
+            key: for what was fitted with one.
+            nonempty: put the most probable class into sets that would be empty. An empty set says
+                that no class fits; filling it can only raise the coverage.
+        """
+        p = _classes(predictive)
+        threshold = np.asarray(self.threshold)
+        if threshold.shape not in ((), p.shape[1:]):
+            raise ValueError(
+                f"there are thresholds for {len(threshold)} classes and the predictive has "
+                f"{p.shape[1]}"
+            )
+        if (key is not None) != self.randomised:
+            raise ValueError(
+                "key is needed: the scores were fitted with a random share" if self.randomised
+                else "key is not needed: the scores were fitted without one"
+            )  # fmt: skip
+        share = None if key is None else _shares(key, 1, len(p))
+        inside = _scores(p, self.score, share, self.penalty, self.free) <= threshold
+        if nonempty:
+            empty = ~inside.any(axis=1)
+            inside[empty, p[empty].argmax(axis=1)] = True
+        return inside
+
+
+def _classes(predictive: Any) -> np.ndarray:
+    refuse_kind(predictive, ("classification",), "ConformalSet", "px.recalibrate.ConformalInterval")
+    return probabilities(predictive)
+
+
+def _shares(key: KeyLike, use: int, n: int) -> np.ndarray:
+    """Uniform numbers; held-out and new rows never share theirs, even with one key."""
+    return np.asarray(jax.random.uniform(jax.random.fold_in(as_key(key), use), (n, 1)), np.float64)
+
+
+def _scores(
+    p: np.ndarray, score: Score, share: np.ndarray | None, penalty: float, free: int
+) -> np.ndarray:
+    """s(x, k) for every class, (N, K)."""
+    if score == "probability":
+        return 1 - p
+    order = np.argsort(-p, axis=1, kind="stable")
+    ranked = np.take_along_axis(p, order, axis=1)
+    summed = np.cumsum(ranked, axis=1) - (0 if share is None else share * ranked)
+    summed = summed + penalty * np.maximum(np.arange(1, p.shape[1] + 1) - free, 0)
+    return np.take_along_axis(summed, np.argsort(order, axis=1), axis=1)

@@ -1,0 +1,196 @@
+r"""The predictive with the distribution function R ∘ F: what quantile recalibration returns."""
+
+from functools import cached_property
+from typing import Any, NoReturn
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from .._checks import fraction, whole
+from .base import targets
+
+NORMAL = np.linspace(-4.5, 4.5, 73)  # levels Φ(t) at which the quantile function is tabulated
+POOL = 200  # draws of the predictive at least, whose order new draws take over
+
+
+class RecalibratedPredictive:
+    """A predictive whose quantiles were recalibrated; made by ``px.recalibrate.Isotonic``.
+
+    It has what a ``Predictive`` of regression or counts has, except the parts of its variance: the
+    map acts on the distribution of y as a whole, and says nothing about where the width comes from.
+
+    Example:
+        >>> import numpy as np
+        >>> import posterax as px
+        >>> x = np.zeros((400, 1), "float32")
+        >>> model = px.Model(
+        ...     px.networks.MLP(1, 1, (4,), key=0),
+        ...     px.priors.Gaussian(0.01), px.likelihoods.Gaussian(0.1),
+        ... )
+        >>> predictive = px.before_data(model, x).predict(x, samples=20, key=0)
+        >>> y = 0.1 * np.random.default_rng(0).normal(size=400)
+        >>> recalibrated = px.recalibrate.Isotonic.fit(predictive, y)(predictive)
+        >>> recalibrated.quantile([0.1, 0.9]).shape
+        (2, 400)
+        >>> recalibrated.epistemic
+        Traceback (most recent call last):
+        AttributeError: epistemic is not known of a recalibrated predictive: ...
+    """
+
+    def __init__(self, predictive: Any, places: np.ndarray, levels: np.ndarray):
+        outputs = predictive.mean.shape[1:]
+        if places.shape[1:] != outputs:
+            raise ValueError(
+                f"the recalibration is for targets of shape {places.shape[1:]} and the predictive "
+                f"has {outputs}: fit it on a predictive of the same model"
+            )
+        self._base = predictive
+        self._places = places.reshape(len(levels), -1)
+        self._levels = levels
+
+    def __len__(self) -> int:
+        return len(self._base)
+
+    def __repr__(self) -> str:
+        return (
+            f"RecalibratedPredictive({self.kind}, {len(self)} inputs: "
+            "mean, std, quantile(q), interval(level), cdf(y), log_prob(y), sample(n))"
+        )
+
+    @property
+    def kind(self) -> str:
+        """``"regression"`` or ``"counts"``."""
+        return self._base.kind
+
+    # -- distribution
+
+    def cdf(self, y: Any) -> np.ndarray:
+        """P(Y ≤ y) = R(F(y)), for each output alone."""
+        return self._map(self._base.cdf(y))
+
+    def quantile(self, q: Any) -> np.ndarray:
+        """F⁻¹(R⁻¹(q)); the quantiles are the first axis where ``q`` is an array."""
+        levels = np.atleast_1d(np.asarray(q, np.float64))
+        if not np.all((levels >= 0) & (levels <= 1)):
+            raise ValueError(f"q must lie between 0 and 1, got {q!r}")
+        asked = np.stack([np.interp(levels, self._levels, place) for place in self._places.T])
+        found = np.asarray(self._base.quantile(asked.reshape(-1)), np.float64)
+        shape = found.shape[1:]
+        # every output was asked for the levels of all of them, and takes its own
+        found = found.reshape(*asked.shape, shape[0], -1)
+        own = np.stack([part[..., i] for i, part in enumerate(found)], axis=-1)
+        own = own.reshape(len(levels), *shape)
+        return own if np.ndim(q) else own[0]
+
+    def interval(self, level: float = 0.9, kind: str = "central") -> tuple[np.ndarray, np.ndarray]:
+        """The central interval of y with this mass."""
+        level = fraction("level", level)
+        if kind != "central":
+            raise ValueError(
+                f"kind must be 'central' for a recalibrated predictive, got {kind!r}: the slope "
+                "of R is too coarse to say where its density is highest"
+            )
+        low, high = self.quantile(np.array([(1 - level) / 2, (1 + level) / 2]))
+        return low, high
+
+    def log_prob(self, y: Any) -> np.ndarray:
+        """log of the density f(y) · R′(F(y)), or of the probability of a count; one output."""
+        if self._places.shape[1] > 1:
+            raise ValueError(
+                "log_prob needs one output: several were recalibrated each alone, which leaves "
+                "their joint density open"
+            )
+        y = targets(y, self._base.mean.shape)
+        found = np.asarray(self._base.cdf(y))
+        reached, rounding = found.astype(np.float64), 8 * np.finfo(found.dtype).eps
+        slope = self._slope(reached)
+        if self.kind == "counts":  # R′ averaged over the jump, where it is more than rounding
+            before = np.where(y > 0, self._base.cdf(np.maximum(y - 1, 0)), 0.0)
+            jump = reached - before
+            rise = self._map(reached) - self._map(before)
+            slope = np.where(jump > rounding, rise / np.maximum(jump, rounding), slope)
+        return np.asarray(self._base.log_prob(y), np.float64) + np.log(slope).reshape(len(y))
+
+    def sample(self, n: int | None = None) -> np.ndarray:
+        """``n`` draws of y on the first axis, in the order of draws of the predictive itself.
+
+        Each draw is one function over all inputs and outputs, as those of the predictive are: their
+        ranks are kept and their values replaced (Schaake shuffle, Clark et al. 2004).
+        """
+        n = self._base.samples if n is None else whole("n", n)
+        drawn = np.asarray(self._base.sample(max(n, POOL)))
+        seed = np.random.default_rng(len(drawn))
+        # counts have ties, which chance has to break
+        order = np.argsort(np.lexsort((seed.random(drawn.shape), drawn), axis=0), axis=0)
+        at = ndtri((order[:n] + seed.random(order[:n].shape)) / len(drawn))
+        flat, table = at.reshape(n, -1), self._table.reshape(len(NORMAL), -1)
+        new = np.stack(
+            [np.interp(flat[:, i], NORMAL, table[:, i]) for i in range(flat.shape[1])], 1
+        )
+        new = new.reshape(drawn[:n].shape)
+        return np.round(new) if self.kind == "counts" else new
+
+    # -- moments, by quadrature: ∫ Q(Φ(t))ᵏ φ(t) dt, where a Gaussian's Q ∘ Φ is a straight line
+
+    @property
+    def mean(self) -> np.ndarray:
+        """E[y]."""
+        return self._moments[0]
+
+    @property
+    def variance(self) -> np.ndarray:
+        """Var[y]."""
+        return self._moments[1]
+
+    @property
+    def total(self) -> np.ndarray:
+        """Var[y], as ``variance``."""
+        return self.variance
+
+    @property
+    def std(self) -> np.ndarray:
+        """The root of ``variance``, in the units of y."""
+        return np.sqrt(self.variance)
+
+    @property
+    def epistemic(self) -> NoReturn:
+        """Not known: recalibration acts on the whole distribution of y."""
+        self._no_part("epistemic")
+
+    @property
+    def aleatoric(self) -> NoReturn:
+        """Not known: recalibration acts on the whole distribution of y."""
+        self._no_part("aleatoric")
+
+    def _no_part(self, name: str) -> NoReturn:
+        raise AttributeError(
+            f"{name} is not known of a recalibrated predictive: the map acts on the distribution "
+            "of y as a whole. Ask the predictive it was made from; px.recalibrate.Spread keeps "
+            "the parts"
+        )
+
+    @cached_property
+    def _table(self) -> np.ndarray:
+        return self.quantile(ndtr(NORMAL))
+
+    @cached_property
+    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
+        weight = np.exp(-0.5 * np.square(NORMAL))
+        weight /= weight.sum()
+        mean = np.tensordot(weight, self._table, 1)
+        return mean, np.tensordot(weight, np.square(self._table - mean), 1)
+
+    def _map(self, reached: Any) -> np.ndarray:
+        """R, for each output alone."""
+        reached = np.asarray(reached, np.float64)
+        flat = reached.reshape(-1, self._places.shape[1])
+        pairs = zip(flat.T, self._places.T, strict=True)
+        columns = [np.interp(column, place, self._levels) for column, place in pairs]
+        return np.stack(columns, axis=1).reshape(reached.shape)
+
+    def _slope(self, reached: np.ndarray) -> np.ndarray:
+        """R′ of the one output; pieces without width hold no density."""
+        places = self._places[:, 0]
+        wide = np.flatnonzero(np.diff(places) > 0)
+        piece = wide[np.searchsorted(places[wide[1:]], reached, side="right")]
+        return np.diff(self._levels)[piece] / np.diff(places)[piece]

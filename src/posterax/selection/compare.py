@@ -1,0 +1,316 @@
+"""Several models side by side, the best first."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.special import softmax
+
+from .._keys import KeyLike
+from ..posteriors import Evidence, Posterior
+from .evidence import elbo
+from .examples import fitted_examples
+from .pointwise import heldout, loo, waic
+from .score import Score, standard_error
+
+SCORES = {"loo": loo, "waic": waic, "heldout": heldout}
+SMALL = 4.0  # nats: below it a difference in elpd is small whatever its error (Sivula et al. 2020)
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """What ``px.compare`` returns; ``print`` it, or take ``to_pandas()``.
+
+    ``names`` are the models, the best first; ``scores`` a ``Score`` or an ``Evidence`` of each;
+    ``differences`` (score − the best score) have standard errors ``difference_errors``;
+    ``weights`` are those of stacking, or the models' probabilities by the evidence; ``warnings``
+    are words by name.
+    """
+
+    by: str
+    names: list[str]
+    scores: list[Any]
+    differences: np.ndarray
+    difference_errors: np.ndarray
+    weights: np.ndarray
+    warnings: dict[str, str]
+
+    @property
+    def best(self) -> str:
+        """The name of the model with the largest score."""
+        return self.names[0]
+
+    def to_pandas(self) -> Any:
+        """A ``DataFrame``, a row for each model."""
+        import pandas as pd
+
+        pointwise = isinstance(self.scores[0], Score)
+        table: dict[str, Any] = {
+            "score": [s.elpd if pointwise else s.value for s in self.scores],
+            "se": [s.se if pointwise else s.error for s in self.scores],
+            "difference": self.differences,
+            "difference_se": self.difference_errors,
+            "weight" if pointwise else "probability": self.weights,
+        }
+        if not pointwise:
+            table["kind"] = [s.kind for s in self.scores]
+        elif self.by != "heldout":
+            table["p"] = [s.p for s in self.scores]
+        table["warning"] = [self.warnings.get(name, "") for name in self.names]
+        return pd.DataFrame(table, index=pd.Index(self.names, name=self.by))
+
+    @property
+    def verdict(self) -> str:
+        """Which model is best, and by how much, in a sentence or two."""
+        if len(self.names) == 1:
+            return f"{self.best} is alone."
+        gap, error = -self.differences[1:], self.difference_errors[1:]
+        ahead = f"{gap[0]:.1f} ± {error[0]:.1f} nats ahead of {self.names[1]}"
+        if self.by in ("evidence", "elbo"):
+            if self.weights[0] >= 0.95 and gap[0] > 2 * error[0]:
+                return f"{self.best} is best, {ahead}."
+            if error[0] > 0 and gap[0] <= 2 * error[0]:
+                return f"{self.best} leads, {ahead}: no more than the errors. Take more samples."
+            share = f"{100 * self.weights[0]:.0f} % of the probability"
+            return f"{self.best} leads with {share}, {ahead}: not decided."
+        close = [
+            name
+            for name, g, e in zip(self.names[1:], gap, error, strict=True)
+            if g < SMALL or not g > 2 * e
+        ]
+        if not close:
+            return f"{self.best} predicts best, {ahead}."
+        return (
+            f"{self.best} leads, but {_listed(close)} cannot be told from it (a difference below "
+            f"{SMALL:g} nats or two standard errors): prefer the simplest, or average them."
+        )
+
+    def __str__(self) -> str:
+        table = self.to_pandas()
+        shown = table.drop(columns="warning")
+        formats = dict.fromkeys(shown.columns.drop("kind", errors="ignore"), "{:.1f}".format)
+        formats |= dict.fromkeys(("weight", "probability"), "{:.2f}".format)
+        text = shown.to_string(formatters=formats)
+        notes = [f"{name}: {self.warnings[name]}" for name in self.names if name in self.warnings]
+        return "\n".join([text, self.verdict, *notes])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return self.to_pandas()._repr_html_() + f"<p>{self.verdict}</p>"
+
+
+def compare(
+    models: Mapping[str, Any] | Sequence[Any],
+    data: Any = None,
+    *,
+    by: str | None = None,
+    samples: int | None = None,
+    key: KeyLike = 0,
+) -> Comparison:
+    r"""Score several posteriors on the same data; the best first, with paired differences.
+
+    | ``by`` | score | needs |
+    | --- | --- | --- |
+    | ``"loo"`` | Σ log p(yₙ \| D₋ₙ), see ``px.selection.loo`` | the data of the fits |
+    | ``"waic"`` | the same, approximated | the data of the fits |
+    | ``"heldout"`` | Σ log p(yₙ \| D) | other data |
+    | ``"evidence"`` | log p(D), ``posterior.log_evidence`` | nothing |
+    | ``"elbo"`` | a bound on log p(D), see ``px.selection.elbo`` | the data of the fits |
+
+    Differences of the first three are paired by example: their error is √(N Var[difference]), far
+    below those of the scores. Their weights are those of stacking, the average of predictive
+    densities with the best score (Yao, Vehtari, Simpson and Gelman, Using stacking to average
+    Bayesian predictive distributions, Bayesian Analysis 2018). By the evidence they are posterior
+    probabilities of the models, all being equally probable before the data.
+
+    Args:
+        models: posteriors by name, or in a list; or what ``px.selection``'s functions returned for
+            them (scores of one kind, or evidences).
+        data: ``(x, y)``, ``(x, y, weight)`` or a source of batches.
+        by: the score (default: ``"loo"`` with data, ``"evidence"`` without).
+        samples: posterior draws for each.
+        key: an int or a JAX key.
+
+    Example:
+        >>> import numpy as np
+        >>> import posterax as px
+        >>> x = np.linspace(-1, 1, 32)[:, None].astype("float32")
+        >>> y = np.sin(3 * x[:, 0]) + 0.1 * np.random.default_rng(0).normal(size=32)
+        >>> prior, likelihood = px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1)
+        >>> fits = {}
+        >>> for degree in (1, 3):
+        ...     line = px.networks.MLP(degree, 1, (), key=0)
+        ...     powers = x ** np.arange(1, degree + 1)
+        ...     model = px.Model(line, prior, likelihood)
+        ...     fits[f"degree {degree}"] = px.fit(model, (powers, y), px.Conjugate())
+        >>> comparison = px.compare(fits)
+        >>> comparison.best
+        'degree 3'
+        >>> print(comparison)
+                  score ...
+        evidence ...
+        degree 3 ...
+        degree 1 ...
+        degree 3 is best, ...
+    """
+    named = _named(models)
+    kinds = {type(model) for model in named.values()}
+    if kinds <= {Score} or kinds <= {Evidence}:
+        scores = dict(named)
+        by = _common_measure(scores, by)
+    else:
+        if not all(isinstance(model, Posterior) for model in named.values()):
+            raise TypeError(
+                "models must be posteriors, or scores of px.selection of one kind, got "
+                + ", ".join(sorted(kind.__name__ for kind in kinds))
+            )
+        by = ("evidence" if data is None else "loo") if by is None else by
+        scores = {name: _score(model, data, by, samples, key) for name, model in named.items()}
+        if by == "evidence":
+            _refuse_different_examples(
+                {name: fitted_examples(model) for name, model in named.items()}
+            )
+    if by in SCORES:
+        return _pointwise(by, scores)
+    return _evidences(by, scores)
+
+
+def stacking(log_densities: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
+    r"""Weights v of models that maximise Σₙ weightₙ log Σₖ vₖ exp(log_densitiesₙₖ), v ≥ 0, Σ v = 1.
+
+    Args:
+        log_densities: of each example under each model, (N, K).
+        weight: how often each example counts (default: once).
+
+    Example:
+        >>> import numpy as np
+        >>> from posterax.selection import stacking
+        >>> halves = np.array([[0.0, -9.0], [-9.0, 0.0]])  # each model knows one of the examples
+        >>> stacking(halves).round(3).tolist()
+        [0.5, 0.5]
+
+    Reference: Yao, Vehtari, Simpson and Gelman, Using stacking to average Bayesian predictive
+    distributions, Bayesian Analysis 2018.
+    """
+    from scipy.optimize import minimize
+
+    log_densities = np.asarray(log_densities, np.float64)
+    n, k = log_densities.shape
+    share = np.ones(n) if weight is None else np.asarray(weight, np.float64)
+    share = share / share.sum()
+    density = np.exp(log_densities - log_densities.max(1, keepdims=True))
+
+    def loss(v: np.ndarray) -> tuple[float, np.ndarray]:
+        mixed = density @ v
+        return -float(share @ np.log(mixed)), -(share / mixed) @ density
+
+    found = minimize(
+        loss, np.full(k, 1 / k), jac=True, method="SLSQP", bounds=[(1e-12, 1)] * k,
+        constraints={"type": "eq", "fun": lambda v: v.sum() - 1, "jac": np.ones_like},
+        options={"ftol": 1e-12, "maxiter": 500},
+    )  # fmt: skip
+    kept = np.where(found.x > 1e-8, found.x, 0.0)
+    return kept / kept.sum()
+
+
+def _named(models: Any) -> dict[str, Any]:
+    if isinstance(models, Mapping):
+        named = {str(name): model for name, model in models.items()}
+    elif isinstance(models, Sequence) and not isinstance(models, str | Evidence):
+        named = {f"model {i}": model for i, model in enumerate(models)}
+    else:
+        raise TypeError(
+            "models must be a dictionary of posteriors by name, or a list of them, got "
+            f"{type(models).__name__}"
+        )
+    if not named:
+        raise ValueError("models is empty: there is nothing to compare")
+    return named
+
+
+def _score(posterior: Posterior, data: Any, by: str, samples: int | None, key: KeyLike) -> Any:
+    if by == "evidence":
+        return posterior.log_evidence
+    if by not in (*SCORES, "elbo"):
+        raise ValueError(f"by must be 'loo', 'waic', 'heldout', 'evidence' or 'elbo', got {by!r}")
+    if data is None:
+        other = "data that the fits have not seen" if by == "heldout" else "the data of the fits"
+        raise ValueError(f"by={by!r} needs data=(x, y), {other}")
+    if by == "elbo":
+        return elbo(posterior, data, samples=samples or 100, key=key)
+    return SCORES[by](posterior, data, samples=samples, key=key)
+
+
+def _common_measure(scores: dict[str, Any], by: str | None) -> str:
+    """What the scores are of, which has to be one thing for all, on the same data."""
+    own = {s.by if isinstance(s, Score) else "evidence" for s in scores.values()}
+    if len(own) > 1 or (by is not None and by not in own):
+        raise ValueError(
+            f"by: these scores are of {_listed(sorted(own))}; only those of one kind compare"
+        )
+    measure = own.pop()
+    if measure != "evidence":
+        _refuse_different_examples({name: len(s.pointwise) for name, s in scores.items()})
+        weights = [s.weight for s in scores.values()]
+        if any(not np.array_equal(weights[0], other) for other in weights):
+            raise ValueError("models: their examples have different weights; score them anew")
+    return measure
+
+
+def _refuse_different_examples(counts: Mapping[str, float | None]) -> None:
+    known = {name: count for name, count in counts.items() if count is not None}
+    if known and not np.allclose(list(known.values()), next(iter(known.values()))):
+        told = ", ".join(f"{name} {count:g}" for name, count in known.items())
+        raise ValueError(
+            f"models: fitted to different numbers of examples ({told}); scores compare only on the "
+            "same data"
+        )
+
+
+def _pointwise(by: str, scores: dict[str, Score]) -> Comparison:
+    names = sorted(scores, key=lambda name: -scores[name].elpd)
+    ranked = [scores[name] for name in names]
+    best, weight = ranked[0], ranked[0].weight
+    gaps = [score.pointwise - best.pointwise for score in ranked]
+    return Comparison(
+        by,
+        names,
+        ranked,
+        np.array([float(weight @ gap) for gap in gaps]),
+        np.array([0.0, *(standard_error(gap, weight) for gap in gaps[1:])]),
+        stacking(np.stack([s.pointwise for s in ranked], axis=1), weight),
+        {name: s.doubts for name, s in zip(names, ranked, strict=True) if not s.ok},
+    )
+
+
+def _evidences(by: str, scores: dict[str, Evidence]) -> Comparison:
+    names = sorted(scores, key=lambda name: -scores[name].value)
+    ranked = [scores[name] for name in names]
+    values = np.array([s.value for s in ranked])
+    kinds = {s.kind for s in ranked}
+    notes = {
+        "bound": "a bound, and its evidence may be higher",
+        "approximation": "an approximation, of unknown distance from its evidence",
+    }
+    mixed = {
+        name: f"{notes[s.kind]}; the others are {_listed(sorted(kinds - {s.kind}))}"
+        for name, s in zip(names, ranked, strict=True)
+        if len(kinds) > 1 and s.kind in notes
+    }
+    return Comparison(
+        by,
+        names,
+        ranked,
+        values - values[0],
+        np.array([0.0, *(math.hypot(s.error, ranked[0].error) for s in ranked[1:])]),
+        softmax(values),
+        mixed,
+    )
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))

@@ -1,0 +1,116 @@
+r"""The evidence lower bound of a posterior that has a density.
+
+log p(D) = log E_q[p(D | w) p(w) / q(w)] ≥ E_q[log p(D | w) + log p(w) − log q(w)]
+
+with equality only where q is the posterior; what is lost is KL(q ‖ p(w | D)).
+"""
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._checks import whole
+from .._keys import KeyLike
+from ..model import Parameters
+from ..posteriors import Evidence, Posterior
+from ..posteriors.symmetric import Symmetric
+from ..priors import is_prior
+from .examples import parts, refuse_other_data
+
+
+def elbo(posterior: Posterior, data: Any, *, samples: int = 100, key: KeyLike = 0) -> Evidence:
+    r"""A lower bound on log p(D) from any posterior with a density, with its Monte Carlo error.
+
+        ELBO(q) = E_q[log p(D | w) + log p(w) − log q(w)] = log p(D) − KL(q ‖ p(w | D))
+
+    It is the score that variational inference maximises, and compares models as well as their q
+    are equally close to their posteriors. Weights that are points in q count as given: the bound
+    is on the evidence of the others. The likelihood is that of the network itself, also where
+    predictions are linearised (``px.Laplace``).
+
+    Args:
+        posterior: of a method whose posterior has a density (``posterior.log_prob``).
+        data: what it was fitted to: ``(x, y)``, ``(x, y, weight)`` or a source of batches.
+        samples: draws of q. The error falls with their root.
+        key: an int or a JAX key.
+
+    Example:
+        >>> import numpy as np
+        >>> import posterax as px
+        >>> x = np.linspace(-1, 1, 16)[:, None].astype("float32")
+        >>> line = px.networks.MLP(1, 1, (), key=0)
+        >>> model = px.Model(line, px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.3))
+        >>> posterior = px.fit(model, (x, x[:, 0]), px.Conjugate())
+        >>> bound = px.selection.elbo(posterior, (x, x[:, 0]))
+        >>> bound.kind
+        'bound'
+        >>> abs(bound.value - posterior.log_evidence.value) < 0.01  # q is the posterior
+        True
+
+    Reference: Jordan, Ghahramani, Jaakkola and Saul, An introduction to variational methods for
+    graphical models, Machine Learning 1999.
+    """
+    refuse_without_density(posterior, "elbo")
+    if getattr(posterior, "linearised", False):
+        posterior = dataclasses.replace(posterior, linearised=False)  # type: ignore[call-arg]
+    samples = whole("samples", samples, least=2)
+    values, total = np.zeros(()), 0.0
+    for x, y, weight in parts(data):
+        predictive = posterior.predict(x, samples=samples, key=key)
+        values = values + predictive.log_likelihoods(y).astype(np.float64) @ weight
+        total += float(weight.sum())
+    refuse_other_data(posterior, total, "elbo")
+    particles = predictive._particles  # the same for all parts
+    values = values + log_ratios(posterior, particles.ids)
+    return Evidence(*_mean_of_pairs(values, np.asarray(particles.weights, np.float64)), "bound")
+
+
+def refuse_without_density(posterior: Posterior, name: str) -> None:
+    """Say what has a density instead."""
+    if type(posterior).log_prob is Posterior.log_prob:
+        method = posterior.record.method if posterior.record is not None else ""
+        raise ValueError(
+            f"{name}: {method or type(posterior).__name__} gives a posterior without a density, "
+            "which has no evidence lower bound; fit with px.BayesByBackprop, px.IVON or "
+            "px.Laplace, or compare by='loo', 'heldout' or 'evidence'"
+        )
+
+
+def log_ratios(posterior: Posterior, ids: Any) -> np.ndarray:
+    """log p(w) − log q(w) of each draw, over the weights that are no points in q."""
+    return np.asarray(_log_ratios(posterior.bare(), ids), np.float64)
+
+
+@eqx.filter_jit
+def _log_ratios(posterior: Posterior, ids: Any) -> jax.Array:
+    priors = posterior.model.priors
+    random = jax.tree.map(lambda _: True, priors, is_leaf=is_prior)
+    if isinstance(posterior, Symmetric):
+        random = posterior._random(jax.tree.map(lambda a: a[0], ids).key)
+
+    def one(identity: Any) -> jax.Array:
+        w: Parameters = posterior.parameters(identity)
+        log_prior = jax.tree.map(
+            lambda prior, value, r: jnp.sum(prior.log_prob(value)) if r else 0.0,
+            priors, w, random, is_leaf=is_prior,
+        )  # fmt: skip
+        return jax.tree.reduce(jnp.add, log_prior) - posterior.log_prob(w)
+
+    return jax.lax.map(one, ids)
+
+
+def _mean_of_pairs(values: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
+    """The weighted mean and its standard error, neighbours taken together.
+
+    Draws of symmetric posteriors come in opposite pairs, of which only the means are independent.
+    """
+    pair = np.arange(len(values)) // 2
+    mass = np.bincount(pair, weights)
+    each = np.bincount(pair, weights * values) / np.where(mass > 0, mass, 1)
+    mean = float(weights @ values)
+    error = np.sqrt(np.sum(np.square(mass * (each - mean))) * len(mass) / max(len(mass) - 1, 1))
+    return mean, float(error)

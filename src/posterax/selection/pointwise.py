@@ -1,0 +1,242 @@
+r"""How well a model predicts each example: leave-one-out, WAIC, and held-out data.
+
+Leaving example n out changes the posterior by a factor 1/p(yₙ | w), so that draws wₛ of the
+posterior of all data, weighed by it, are draws of the one without n:
+
+    elpd = Σₙ log p(yₙ | D₋ₙ),    p(yₙ | D₋ₙ) = Σₛ rₛₙ p(yₙ | wₛ) / Σₛ rₛₙ,    rₛₙ = 1/p(yₙ | wₛ)
+
+The largest of these weights are smoothed by a Pareto distribution (Vehtari, Gelman and Gabry,
+Practical Bayesian model evaluation using leave-one-out cross-validation and WAIC, Statistics and
+Computing 2017), whose shape k says whether the estimate of this example can be trusted.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import logsumexp
+
+from .._chain_stats import FEWEST
+from .._checks import whole
+from .._keys import KeyLike
+from ..posteriors import Draws, Posterior
+from ..posteriors.enumerated import Enumerated
+from ..posteriors.weighted import normalised, pareto_smooth
+from .evidence import log_ratios, refuse_without_density
+from .examples import parts, refuse_other_data
+from .score import Score
+
+FEW = 25  # draws below which the tail of their weights says nothing
+SAMPLES = 1000  # of posteriors that make them on demand
+
+
+class _Likelihoods(NamedTuple):
+    """log p(yₙ | wₛ) as (S, N), with the weights of draws and examples."""
+
+    values: np.ndarray
+    log_weights: np.ndarray  # (S,), normalised
+    weight: np.ndarray  # (N,)
+    chains: tuple[int, int] | None  # where draws follow one another
+    exact: bool  # the draws are all states, with their probabilities
+    approximate: bool  # the draws are not of the posterior itself
+
+    @property
+    def log_density(self) -> np.ndarray:
+        """log p(yₙ | D), with example n among the data."""
+        return logsumexp(self.values + self.log_weights[:, None], axis=0)
+
+
+def loo(
+    posterior: Posterior,
+    data: Any,
+    *,
+    samples: int | None = None,
+    key: KeyLike = 0,
+    corrected: bool = False,
+) -> Score:
+    r"""Leave-one-out cross-validation from one fit, by Pareto smoothed importance sampling.
+
+        elpd = Σₙ log p(yₙ | D without n)
+
+    It needs draws of the posterior. Those of an approximation (variational, Laplace) are taken as
+    if they were, and the result is that of the approximation; ``corrected`` weighs them by
+    p(w, D) / q(w) as well (Magnusson, Andersen, Jonasson and Vehtari, Bayesian leave-one-out
+    cross-validation for large data, ICML 2019), which holds in few dimensions: k-hat tells. Draws
+    with weights (``px.ImportanceSampling``) count with them, and chains by their effective number
+    of draws. An example of weight 2 is scored as two rows that are the same, one left out at a
+    time.
+
+    Args:
+        posterior: what was fitted to the data.
+        data: the data of the fit: ``(x, y)``, ``(x, y, weight)`` or a source of batches.
+        samples: posterior draws (default: all stored ones, or 1000).
+        key: an int or a JAX key.
+        corrected: whether draws of an approximation with a density are weighed towards the
+            posterior.
+
+    Example:
+        >>> import numpy as np
+        >>> import posterax as px
+        >>> x = np.linspace(-1, 1, 16)[:, None].astype("float32")
+        >>> y = x[:, 0] + 0.3 * np.random.default_rng(0).normal(size=16)
+        >>> line = px.networks.MLP(1, 1, (), key=0)
+        >>> model = px.Model(line, px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.3))
+        >>> posterior = px.fit(model, (x, y), px.Conjugate())
+        >>> score = px.selection.loo(posterior, (x, y))
+        >>> score.ok, score.pointwise.shape, 1 < score.p < 3  # two weights
+        (True, (16,), True)
+    """
+    like = _likelihoods(posterior, data, samples, key, "loo", FEW, corrected)
+    out = np.minimum(like.weight, 1)  # of an example that counts more than once, one goes
+    ratios = like.log_weights[:, None] - out * like.values
+    if like.exact:
+        smooth, khat = ratios - logsumexp(ratios, axis=0), None
+    else:
+        efficiency = _relative_efficiency(like)
+        found = [_smooth(r, e) for r, e in zip(ratios.T, efficiency, strict=True)]
+        smooth, khat = np.stack([f[0] for f in found], axis=1), np.array([f[1] for f in found])
+    pointwise = logsumexp(smooth + like.values, axis=0)
+    return Score(
+        "loo", pointwise, like.weight, like.log_density - pointwise,
+        khat=khat, draws=len(ratios), approximate=like.approximate,
+    )  # fmt: skip
+
+
+def waic(posterior: Posterior, data: Any, *, samples: int | None = None, key: KeyLike = 0) -> Score:
+    r"""The widely applicable information criterion, on the scale of log densities.
+
+        elpd = Σₙ log p(yₙ | D) − Var_w log p(yₙ | w)
+
+    It estimates what leave-one-out does, and says less about when it fails: prefer ``loo``.
+    Watanabe, Asymptotic equivalence of Bayes cross validation and widely applicable information
+    criterion in singular learning theory, JMLR 2010.
+
+    Args:
+        posterior: what was fitted to the data.
+        data: the data of the fit: ``(x, y)``, ``(x, y, weight)`` or a source of batches.
+        samples: posterior draws (default: all stored ones, or 1000).
+        key: an int or a JAX key.
+
+    Example:
+        >>> import numpy as np
+        >>> import posterax as px
+        >>> x = np.linspace(-1, 1, 16)[:, None].astype("float32")
+        >>> line = px.networks.MLP(1, 1, (), key=0)
+        >>> model = px.Model(line, px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.3))
+        >>> posterior = px.fit(model, (x, x[:, 0]), px.Conjugate())
+        >>> score = px.selection.waic(posterior, (x, x[:, 0]))
+        >>> bool(abs(score.elpd - px.selection.loo(posterior, (x, x[:, 0])).elpd) < 0.1)
+        True
+    """
+    like = _likelihoods(posterior, data, samples, key, "waic", 2)
+    w = np.exp(like.log_weights)
+    variance = w @ np.square(like.values - w @ like.values)
+    if not like.exact:
+        variance = variance / (1 - w @ w)  # S/(S − 1) where all weigh the same
+    return Score(
+        "waic", like.log_density - variance, like.weight, variance,
+        draws=len(w), approximate=like.approximate,
+    )  # fmt: skip
+
+
+def heldout(
+    posterior: Posterior, data: Any, *, samples: int | None = None, key: KeyLike = 0
+) -> Score:
+    r"""The log predictive density of data that were not used in the fit, Σₙ log p(yₙ | xₙ, D).
+
+    Args:
+        posterior: any.
+        data: held-out ``(x, y)``, ``(x, y, weight)`` or a source of batches.
+        samples: posterior draws (default: all stored ones, or 1000).
+        key: an int or a JAX key.
+
+    Example:
+        >>> import numpy as np
+        >>> import posterax as px
+        >>> x = np.linspace(-1, 1, 16)[:, None].astype("float32")
+        >>> line = px.networks.MLP(1, 1, (), key=0)
+        >>> model = px.Model(line, px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.3))
+        >>> posterior = px.fit(model, (x, x[:, 0]), px.Conjugate())
+        >>> score = px.selection.heldout(posterior, (x + 0.1, x[:, 0]))
+        >>> score.by, score.pointwise.shape
+        ('heldout', (16,))
+    """
+    samples = _number(posterior, samples)
+    found, weights, draws = [], [], 0
+    for x, y, weight in parts(data):
+        predictive = posterior.predict(x, samples=samples, key=key)
+        found.append(predictive.log_prob(y).astype(np.float64))
+        weights.append(weight)
+        draws = predictive.samples
+    return Score("heldout", np.concatenate(found), np.concatenate(weights), draws=draws)
+
+
+def _number(posterior: Posterior, samples: int | None) -> int | None:
+    if samples is not None:
+        return whole("samples", samples)
+    return None if isinstance(posterior, Draws | Enumerated) else SAMPLES
+
+
+def _likelihoods(
+    posterior: Posterior,
+    data: Any,
+    samples: int | None,
+    key: KeyLike,
+    by: str,
+    fewest: int,
+    corrected: bool = False,
+) -> _Likelihoods:
+    every = samples is None
+    samples = _number(posterior, samples)
+    if corrected:
+        refuse_without_density(posterior, "corrected=True")
+    found, weights = [], []
+    for x, y, weight in parts(data):
+        predictive = posterior.predict(x, samples=samples, key=key)
+        if predictive.samples < fewest and not isinstance(posterior, Enumerated):
+            raise ValueError(
+                f"{by} needs at least {fewest} draws of the posterior, and this "
+                f"{type(posterior).__name__} has {predictive.samples}; score it on held-out data "
+                "(by='heldout')"
+            )
+        found.append(predictive.log_likelihoods(y).astype(np.float64))
+        weights.append(weight)
+    values, weight = np.concatenate(found, axis=1), np.concatenate(weights)
+    refuse_other_data(posterior, float(weight.sum()), by)
+    particles = predictive._particles  # the same for all parts
+    with np.errstate(divide="ignore"):
+        log_weights = np.log(np.asarray(particles.weights, np.float64))
+    if corrected:
+        log_weights = log_weights + values @ weight + log_ratios(posterior, particles.ids)
+    stored = isinstance(posterior, Draws)
+    chained = stored and posterior.chained and every and posterior.log_weights is None
+    exact = isinstance(posterior, Enumerated) and every
+    sampled = stored and (posterior.chained or posterior.log_weights is not None)
+    known = posterior.evidence is not None and posterior.evidence.kind == "exact"
+    return _Likelihoods(
+        values,
+        normalised(log_weights),
+        weight,
+        posterior.shape if chained else None,
+        exact,
+        approximate=not (sampled or known or corrected or isinstance(posterior, Enumerated)),
+    )
+
+
+def _smooth(ratios: np.ndarray, efficiency: float) -> tuple[np.ndarray, float]:
+    if np.ptp(ratios) == 0:  # all draws say the same of this example: there is no tail
+        return normalised(ratios), 0.0
+    return pareto_smooth(ratios, efficiency)
+
+
+def _relative_efficiency(like: _Likelihoods) -> np.ndarray:
+    """For each example, the effective share of the draws in its mean likelihood."""
+    n = like.values.shape[1]
+    if like.chains is None or like.chains[1] < FEWEST:
+        return np.ones(n)
+    from arviz_stats.base import array_stats
+
+    likelihood = np.exp(like.values - like.values.max(0)).reshape(*like.chains, n)
+    with np.errstate(all="ignore"):
+        ess = array_stats.ess(likelihood, method="mean", chain_axis=0, draw_axis=1)
+    share = np.asarray(ess) / len(like.values)
+    return np.where(np.isfinite(share) & (share > 0), share, 1.0)

@@ -1,0 +1,497 @@
+"""Metrics against scikit-learn, closed forms and values by hand; arrays that must not broadcast."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn import metrics as sk
+from sklearn.calibration import calibration_curve
+
+import posterax as px
+from posterax import likelihoods as lk
+from posterax import metrics as mt
+from posterax.posteriors import MeanFieldGaussian
+from posterax.predictive import Targets
+
+X = np.linspace(-1, 1, 12, dtype="float32")[:, None]
+
+
+def predictive_of(likelihood, outputs, targets, *, spread=0.5, samples=7, scale=1.0):
+    """A predictive of a mean-field posterior made by hand: no fit."""
+    w = scale * jax.random.normal(jax.random.key(7), (2, outputs))
+    network = {"w": w}, lambda p, x: jnp.concatenate([x, jnp.ones_like(x)], 1) @ p["w"]
+    model = px.Model(network, None, likelihood).for_targets(targets.inner, jnp.float32)
+    rho = jax.tree.map(lambda a: jnp.full(a.shape, np.log(np.expm1(spread))), model.parameters)
+    posterior = MeanFieldGaussian(model, model.network.state, targets, mu=model.parameters, rho=rho)
+    return posterior.predict(X, samples=samples, key=0)
+
+
+ONE, TWO = Targets((), (1,)), Targets((2,), (2,))
+
+
+@pytest.fixture(scope="module")
+def gaussian():
+    return predictive_of(lk.Gaussian(0.3), 1, ONE)
+
+
+@pytest.fixture(scope="module")
+def classes():
+    return predictive_of(lk.Categorical(), 3, Targets((), ()))
+
+
+@pytest.fixture(scope="module")
+def counts():
+    return predictive_of(lk.Poisson(), 1, ONE)
+
+
+@pytest.fixture(scope="module")
+def forecasts():
+    """Probabilities with ties, labels and weights of 300 examples."""
+    rng = np.random.default_rng(0)
+    p = np.round(rng.dirichlet(np.ones(3), 300), 1)
+    p[:, 2] = 1 - p[:, :2].sum(1)
+    return np.clip(p, 0, 1), rng.integers(0, 3, 300), rng.uniform(0.1, 2, 300)
+
+
+# -- scores
+
+
+def test_scores_of_classes_agree_with_scikit_learn(forecasts):
+    p, y, w = forecasts
+    p = np.clip(p, 0.05, None)
+    p /= p.sum(1, keepdims=True)
+    for weight in (None, w):
+        found = mt.negative_log_likelihood(p, y, weight=weight)
+        np.testing.assert_allclose(found, sk.log_loss(y, p, sample_weight=weight), rtol=1e-12)
+        found = mt.accuracy(p, y, weight=weight)
+        expected = sk.accuracy_score(y, p.argmax(1), sample_weight=weight)
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+        # of one class against the rest scikit-learn counts half
+        two = np.stack([1 - p[:, 0], p[:, 0]], 1)
+        found = mt.brier_score(two, y == 0, weight=weight)
+        expected = 2 * sk.brier_score_loss(y == 0, p[:, 0], sample_weight=weight)
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+    by_hand = np.mean([np.sum((q - np.eye(3)[k]) ** 2) for q, k in zip(p, y, strict=True)])
+    np.testing.assert_allclose(mt.brier_score(p, y), by_hand, rtol=1e-12)
+
+
+def test_an_impossible_label_costs_infinity():
+    assert mt.negative_log_likelihood([[1.0, 0.0]], [1]) == np.inf
+    assert mt.negative_log_likelihood([[1.0, 0.0]], [0]) == 0
+
+
+def test_scores_of_values_agree_with_scikit_learn(gaussian):
+    rng = np.random.default_rng(1)
+    y, w = rng.normal(size=12), rng.uniform(size=12)
+    found = mt.root_mean_squared_error(gaussian, y, weight=w)
+    expected = sk.root_mean_squared_error(y, gaussian.mean, sample_weight=w)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    found = mt.mean_absolute_error(gaussian, y, weight=w)
+    expected = sk.mean_absolute_error(y, gaussian.quantile(0.5), sample_weight=w)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert mt.root_mean_squared_error(gaussian.mean, y) == mt.root_mean_squared_error(gaussian, y)
+    expected = -np.average(gaussian.log_prob(y), weights=w)
+    np.testing.assert_allclose(mt.negative_log_likelihood(gaussian, y, weight=w), expected)
+
+
+# -- CRPS
+
+
+def normal_crps(mean, std, y):
+    at = (y - mean) / std
+    return std * (at * (2 * stats.norm.cdf(at) - 1) + 2 * stats.norm.pdf(at) - 1 / np.sqrt(np.pi))
+
+
+def test_crps_of_one_gaussian_has_its_closed_form():
+    predictive = predictive_of(lk.Gaussian(0.3), 1, ONE, samples=1)
+    y = predictive.mean + 0.3 * np.linspace(-6, 6, 12)
+    expected = normal_crps(predictive.mean, 0.3, y)
+    np.testing.assert_allclose(mt.crps_each(predictive, y), expected, rtol=2e-5, atol=1e-6)
+    units = predictive.in_units(5.0, 10.0)
+    expected = normal_crps(units.mean, 3.0, 5 + 10 * y)
+    np.testing.assert_allclose(mt.crps_each(units, 5 + 10 * y), expected, rtol=2e-5, atol=1e-5)
+
+
+def test_crps_of_a_mixture_is_its_integral(gaussian):
+    y = np.linspace(-3, 3, 12)
+    mean = gaussian.outputs().astype(np.float64)[..., 0]
+    z = np.linspace(-15, 15, 60_001)[:, None]
+    below = np.stack([stats.norm(m, 0.3).cdf(z) for m in mean]).mean(0)
+    integral = np.trapezoid(np.square(below - (z >= y)), dx=z[1, 0] - z[0, 0], axis=0)
+    # a step of height at most 1 inside a grid cell of 5e-4 costs at most half of it
+    np.testing.assert_allclose(mt.crps_each(gaussian, y), integral, atol=3e-4)
+
+
+def test_crps_by_quantiles_errs_as_little_as_it_says(monkeypatch):
+    """A recalibrated predictive has no posterior samples to sum over: quantiles alone."""
+
+    class Standard:
+        kind, mean = "regression", np.zeros(25)
+
+        def log_prob(self, y):
+            return stats.norm.logpdf(y)
+
+        def quantile(self, q):
+            return np.broadcast_to(stats.norm.ppf(q)[:, None], (len(q), 25))
+
+    y = np.linspace(-6, 6, 25)
+    np.testing.assert_allclose(mt.crps_each(Standard(), y), normal_crps(0, 1, y), atol=3e-5)
+    levels = (np.arange(200) + 0.5) / 200
+    pinball = [sk.mean_pinball_loss(y, np.full(25, stats.norm.ppf(q)), alpha=q) for q in levels]
+    np.testing.assert_allclose(mt.crps(Standard(), y), 2 * np.mean(pinball), rtol=1e-12)
+
+
+def test_crps_of_student_t_goes_through_quantiles():
+    predictive = predictive_of(lk.StudentT(5.0, 0.3), 1, ONE, samples=1)
+    y = predictive.mean + np.linspace(-2, 2, 12)
+    z = np.linspace(-40, 40, 400_001)
+    below = stats.t(5).cdf(z / 0.3)
+    for shift, found in zip(np.linspace(-2, 2, 12), mt.crps_each(predictive, y), strict=True):
+        integral = np.trapezoid(np.square(below - (z >= shift)), z)
+        np.testing.assert_allclose(found, integral, atol=3e-4)
+
+
+@pytest.mark.parametrize("scale", [1.0, 6.0])
+def test_crps_of_counts_is_a_sum(scale):
+    """Rates to about ten, and to thousands, where several counts share one term."""
+    predictive = predictive_of(lk.Poisson(), 1, ONE, scale=scale, spread=0.3)
+    rate = np.exp(predictive.outputs().astype(np.float64)[..., 0])
+    y = np.round(predictive.mean) + np.array([0, 0, 1, 2, 3, 5, 0, 1, 2, 3, 200, 20_000])
+    y[0] = 0
+    k = np.arange(int(rate.max() * 3 + 21_000))
+    expected = []
+    for n in range(12):
+        below = stats.poisson(rate[:, n, None]).cdf(k).mean(0)
+        expected.append(np.sum(np.square(below - (k >= y[n]))))
+    np.testing.assert_allclose(mt.crps_each(predictive, y), expected, rtol=1e-3, atol=1e-4)
+
+
+def test_crps_of_several_outputs_is_for_each_alone():
+    predictive = predictive_of(lk.MultivariateGaussian([[1.0, 0.6], [0.6, 0.5]]), 2, TWO, samples=1)
+    y = np.concatenate([X, -X], 1)
+    expected = normal_crps(predictive.mean, np.sqrt([1.0, 0.5]), y)
+    np.testing.assert_allclose(mt.crps_each(predictive, y), expected, rtol=1e-5)
+    w = np.arange(12.0)
+    np.testing.assert_allclose(
+        mt.crps(predictive, y, weight=w), np.average(expected.mean(1), weights=w), rtol=1e-5
+    )
+
+
+# -- calibration
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+@pytest.mark.parametrize("bins", [1, 5, 15])
+def test_reliability_agrees_with_scikit_learn(forecasts, bins, adaptive):
+    p, y, _ = forecasts
+    found = mt.reliability(p, y, bins=bins, adaptive=adaptive)
+    strategy = "quantile" if adaptive else "uniform"
+    right = p.argmax(1) == y
+    share, mean = calibration_curve(right, p.max(1), n_bins=bins, strategy=strategy)
+    used = found.count > 0
+    assert used.sum() == len(share)
+    assert np.all(np.isnan(found.accuracy[~used]))
+    np.testing.assert_allclose(found.accuracy[used], share, rtol=1e-12)
+    np.testing.assert_allclose(found.confidence[used], mean, rtol=1e-12)
+    assert found.count.sum() == 300
+
+
+def test_calibration_errors_by_hand():
+    p = np.array([[0.55, 0.45], [0.65, 0.35], [0.95, 0.05], [0.05, 0.95], [0.9, 0.1]])
+    y = [0, 1, 0, 1, 1]  # right, wrong, right, right, wrong
+    # bins (0.5, 0.6], (0.6, 0.7], (0.8, 0.9], (0.9, 1]
+    gaps = np.array([0.45, 0.65, 0.9, 0.05])
+    found = mt.expected_calibration_error(p, y, bins=10)
+    np.testing.assert_allclose(found, gaps @ [1, 1, 1, 2] / 5)
+    np.testing.assert_allclose(mt.maximum_calibration_error(p, y, bins=10), 0.9)
+    # equal mass: the median of the confidences is 0.9, which belongs to the lower half
+    expected = (3 * abs(1 / 3 - np.mean([0.55, 0.65, 0.9])) + 2 * 0.05) / 5
+    np.testing.assert_allclose(mt.adaptive_calibration_error(p, y, bins=2), expected)
+    signed = mt.reliability(p, y, bins=10).gap
+    assert signed[5] > 0 > signed[6]
+
+
+def test_weights_count_like_repeated_examples(forecasts):
+    p, y, _ = forecasts
+    often = np.arange(300) % 3
+    again = np.repeat(np.arange(300), often)
+    for metric in (
+        mt.expected_calibration_error, mt.maximum_calibration_error, mt.brier_score, mt.sharpness,
+    ):  # fmt: skip
+        arguments = (p,) if metric is mt.sharpness else (p, y)
+        repeated = (a[again] for a in arguments)
+        np.testing.assert_allclose(metric(*arguments, weight=often), metric(*repeated), rtol=1e-9)
+
+
+def test_one_class_and_certain_predictions():
+    for y, error in (([0, 0], 0.0), ([1, 1], 1.0)):
+        p = np.array([[1.0, 0.0], [1.0, 0.0]])
+        assert mt.expected_calibration_error(p, y) == error
+        assert mt.maximum_calibration_error(p, y) == error
+        assert mt.adaptive_calibration_error(p, y) == error
+    assert mt.expected_calibration_error(np.ones((3, 1)), [0, 0, 0]) == 0
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 64), st.booleans()), min_size=1, max_size=30))
+def test_calibration_errors_are_in_order(examples):
+    """The mean gap is at most the largest; both lie in [0, 1], and order is of no matter."""
+    first = np.array([k for k, _ in examples]) / 64
+    p, y = np.stack([first, 1 - first], 1), np.array([int(b) for _, b in examples])
+    expected, largest = mt.expected_calibration_error(p, y), mt.maximum_calibration_error(p, y)
+    assert 0 <= expected <= largest + 1e-12 <= 1 + 2e-12
+    assert 0 <= mt.adaptive_calibration_error(p, y) <= 1
+    back = mt.adaptive_calibration_error(p[::-1], y[::-1])
+    np.testing.assert_allclose(back, mt.adaptive_calibration_error(p, y), atol=1e-12)
+
+
+# -- intervals
+
+
+def test_intervals_by_hand():
+    low, high, y = np.zeros(4), np.array([1.0, 1.0, 2.0, 2.0]), np.array([0.0, 1.5, -1.0, 2.0])
+    assert mt.coverage((low, high), y) == 0.5  # ends belong to it
+    assert mt.mean_width((low, high)) == 1.5
+    expected = np.mean([1, 1 + 0.5 * 2 / 0.2, 2 + 1 * 2 / 0.2, 2])
+    np.testing.assert_allclose(mt.interval_score((low, high), y, level=0.8), expected)
+    np.testing.assert_allclose(mt.coverage((low, high), y, weight=[3, 1, 0, 0]), 0.75)
+
+
+def test_interval_score_of_the_predictive_and_pinball(gaussian):
+    """Width and penalties are the pinball losses of both ends, times 2/α."""
+    y = np.linspace(-3, 3, 12)
+    low, high = gaussian.interval(0.8)
+    ends = sk.mean_pinball_loss(y, low, alpha=0.1) + sk.mean_pinball_loss(y, high, alpha=0.9)
+    np.testing.assert_allclose(mt.interval_score(gaussian, y, 0.8), ends * 2 / 0.2, rtol=1e-6)
+    np.testing.assert_allclose(mt.mean_width(gaussian, 0.8), np.mean(high - low), rtol=1e-6)
+    assert mt.coverage(gaussian, y[:, None], 0.8) == mt.coverage(gaussian, y, 0.8)
+
+
+def test_sharpness(gaussian, classes):
+    np.testing.assert_allclose(mt.sharpness(gaussian), gaussian.std.mean(), rtol=1e-6)
+    np.testing.assert_allclose(mt.sharpness(classes), classes.total.mean(), rtol=1e-5)
+
+
+def test_quantile_calibration_of_values_is_the_share_below(gaussian):
+    y = np.linspace(-2, 2, 12)
+    expected, observed = mt.quantile_calibration(gaussian, y, [0.1, 0.5, 0.8])
+    by_hand = [np.mean(y <= gaussian.quantile(q)) for q in expected]
+    np.testing.assert_allclose(observed, by_hand)
+    error = mt.quantile_calibration_error(gaussian, y, [0.1, 0.5, 0.8])
+    np.testing.assert_allclose(error, np.mean(np.square(expected - by_hand)))
+    assert mt.quantile_calibration(gaussian, y).expected.shape == (99,)
+
+
+def test_a_true_predictive_is_calibrated_and_narrower_ones_are_not():
+    """y from the predictive itself: the expectation of the error is mean q(1 − q)/n."""
+    wide = predictive_of(lk.Gaussian(0.3), 1, ONE)
+    draws = wide.sample(400)
+    errors = [mt.quantile_calibration_error(wide, y) for y in draws[:20]]
+    # inputs share the posterior draw of a sample: fewer are independent than there are
+    assert np.mean(errors) < 0.1
+    narrow = [mt.quantile_calibration_error(wide.widened(0.1), y) for y in draws[:20]]
+    assert np.mean(narrow) > np.mean(errors)
+
+
+def test_quantile_calibration_of_counts_is_uniform_under_the_truth():
+    """Every count weighted by its probability: the share below level q is q exactly."""
+    predictive = predictive_of(lk.Poisson(), 1, ONE, samples=1, spread=1e-6)
+    rate = np.exp(predictive.outputs().astype(np.float64)[0, :, 0])
+    levels = np.array([0.05, 0.3, 0.77])
+    observed = np.zeros(3)
+    for k in range(40):
+        weight = stats.poisson(rate).pmf(k)
+        share = mt.quantile_calibration(predictive, np.full(12, k), levels, weight=weight)
+        observed += share.observed * weight.sum() / 12
+    np.testing.assert_allclose(observed, levels, atol=2e-5)
+
+
+# -- rejection
+
+
+def test_rejection_curve_by_hand_with_ties():
+    p = np.array([[0.9, 0.1], [0.7, 0.3], [0.3, 0.7], [0.6, 0.4]])
+    right = [0, 1, 1, 1]  # of the two at 0.7 one is right
+    curve = mt.accuracy_rejection(p, right)
+    np.testing.assert_allclose(curve.rejected, [0, 0.25, 0.5, 0.75])
+    # with two kept the second is either of the equals: (1 + 1/2) / 2
+    np.testing.assert_allclose(curve.accuracy, [0.5, 2 / 3, 0.75, 1])
+    np.testing.assert_allclose(curve.area, np.mean([0.5, 2 / 3, 0.75, 1]))
+    found = mt.rejection_area(p, right)
+    np.testing.assert_allclose(found, [curve.area, 0.5, np.mean([0.5, 2 / 3, 1, 1])])
+    np.testing.assert_allclose(found.gained, (found.area - 0.5) / (found.oracle - 0.5))
+
+
+def test_rejection_in_any_order_of_examples(forecasts):
+    p, y, w = forecasts
+    mixed = np.random.default_rng(1).permutation(300)
+    for weight in (None, w):
+        again = None if weight is None else weight[mixed]
+        one = mt.rejection_area(p, y, "confidence", weight=weight)
+        other = mt.rejection_area(p[mixed], y[mixed], "confidence", weight=again)
+        np.testing.assert_allclose(one, other, rtol=1e-9)
+        np.testing.assert_allclose(one.random, mt.accuracy(p, y, weight=weight))
+        assert one.oracle >= one.area
+
+
+def test_rejection_by_an_oracle_and_by_nothing():
+    p, y = np.array([[0.9, 0.1]] * 4), np.array([0, 0, 1, 1])
+    found = mt.rejection_area(p, y, score=y.astype(float))  # the wrong ones go first
+    assert found.area == found.oracle
+    np.testing.assert_allclose(found.gained, 1)
+    found = mt.rejection_area(p, y)  # all equal: as good as random
+    np.testing.assert_allclose(found.gained, 0)
+    assert np.isnan(mt.rejection_area(p, np.zeros(4)).gained)
+
+
+def test_rmse_rejection(gaussian):
+    y = gaussian.mean + np.linspace(0.1, 1.2, 12)
+    score = np.linspace(0, 1, 12)
+    curve = mt.rmse_rejection(gaussian, y, score)
+    square = np.square(np.linspace(0.1, 1.2, 12))
+    expected = [np.sqrt(square[:k].mean()) for k in range(12, 0, -1)]
+    np.testing.assert_allclose(curve.rmse, expected, rtol=1e-5)
+    np.testing.assert_allclose(curve.rmse[0], mt.root_mean_squared_error(gaussian, y))
+    found = mt.rejection_area(gaussian, y, score)
+    np.testing.assert_allclose(found.gained, 1, rtol=1e-5)
+    assert mt.rejection_area(gaussian, y, -score).gained < 0
+    assert mt.rejection_area(gaussian, y, "epistemic").area == pytest.approx(
+        mt.rmse_rejection(gaussian, y, "epistemic").area
+    )
+
+
+# -- detection
+
+
+def test_detection_agrees_with_scikit_learn_with_ties():
+    rng = np.random.default_rng(0)
+    inside, outside = rng.integers(0, 8, 200), rng.integers(2, 10, 100)
+    found = mt.detection(inside, outside)
+    out = np.r_[np.zeros(200), np.ones(100)]
+    both = np.r_[inside, outside]
+    np.testing.assert_allclose(found.auroc, sk.roc_auc_score(out, both))
+    # the probability that a random outside score is larger, equal ones counting half
+    pairs = np.sign(outside[:, None] - inside[None]).mean() / 2 + 0.5
+    np.testing.assert_allclose(found.auroc, pairs)
+    np.testing.assert_allclose(found.aupr_out, sk.average_precision_score(out, both))
+    np.testing.assert_allclose(found.aupr_in, sk.average_precision_score(1 - out, -both))
+    back = mt.detection(-outside, -inside)  # the roles exchanged
+    np.testing.assert_allclose(back, [found.auroc, found.aupr_in, found.aupr_out])
+
+
+def test_detection_without_difference_is_chance():
+    found = mt.detection(np.zeros(30), np.zeros(10))
+    np.testing.assert_allclose(found, [0.5, 0.25, 0.75])
+
+
+def test_detection_by_each_score(classes, gaussian):
+    found = mt.detection_by_score(classes, classes)
+    assert list(found) == ["epistemic", "aleatoric", "total", "confidence", "variance"]
+    np.testing.assert_allclose([each.auroc for each in found.values()], 0.5)
+    found = mt.detection_by_score(gaussian, gaussian)
+    assert list(found) == ["epistemic", "aleatoric", "total", "variance"]
+    probabilities = mt.detection_by_score(np.asarray(classes.mean), np.asarray(classes.mean))
+    assert list(probabilities) == ["total", "confidence"]
+
+
+def test_uncertainty_scores(classes, gaussian):
+    p = classes.mean.astype(np.float64)
+    np.testing.assert_array_equal(mt.uncertainty_score(classes, "epistemic"), classes.epistemic)
+    found = mt.uncertainty_score(p, "total")
+    np.testing.assert_allclose(found, stats.entropy(p, axis=1), rtol=1e-5)
+    found = mt.uncertainty_score(classes, "variance")
+    np.testing.assert_allclose(found, classes.variance.sum(-1), rtol=1e-6)
+    np.testing.assert_allclose(mt.uncertainty_score(classes, "confidence"), 1 - p.max(1), rtol=1e-5)
+    two = predictive_of(lk.Gaussian(0.3), 2, TWO)
+    np.testing.assert_allclose(mt.uncertainty_score(two), two.total.sum(-1), rtol=1e-6)
+    assert mt.uncertainty_score(gaussian, "variance").shape == (12,)
+
+
+# -- all at once, and what is refused
+
+
+def test_summary_has_what_fits(gaussian, classes, counts):
+    y = np.arange(12) % 3
+    found = mt.summary(classes, y)
+    assert found["brier_score"] == mt.brier_score(classes, y)
+    assert "crps" not in found
+    assert found == pytest.approx(mt.summary(np.asarray(classes.mean), y), rel=1e-4)
+    for predictive in (gaussian, counts):
+        found = mt.summary(predictive, y, level=0.5)
+        assert found["crps"] == mt.crps(predictive, y)
+        assert found["coverage"] == mt.coverage(predictive, y, 0.5)
+        assert found["interval_score"] == mt.interval_score(predictive, y, 0.5)
+        assert "brier_score" not in found
+        assert all(isinstance(value, float) and np.isfinite(value) for value in found.values())
+
+
+def test_targets_in_a_column_are_the_same_and_others_are_refused(gaussian, classes):
+    y = np.arange(12) % 3
+    assert mt.summary(classes, y[:, None]) == mt.summary(classes, y)
+    assert mt.summary(gaussian, y[:, None]) == mt.summary(gaussian, y)
+    column = gaussian.mean[:, None]
+    assert mt.root_mean_squared_error(column, y) == mt.root_mean_squared_error(gaussian, y)
+    for wrong in (y[:6], y[None], np.zeros((12, 12)), np.zeros((12, 2))):
+        for metric in (mt.coverage, mt.crps, mt.root_mean_squared_error, mt.interval_score):
+            with pytest.raises(ValueError, match="shape"):
+                metric(gaussian, wrong)
+        for metric in (mt.brier_score, mt.expected_calibration_error, mt.accuracy_rejection):
+            with pytest.raises(ValueError, match="shape"):
+                metric(classes, wrong)
+
+
+def test_maps_of_classes_count_pixels():
+    p = np.random.default_rng(0).dirichlet(np.ones(3), (4, 5))
+    y = np.random.default_rng(1).integers(0, 3, (4, 5))
+    flat = p.reshape(-1, 3), y.ravel()
+    assert mt.brier_score(p, y) == pytest.approx(mt.brier_score(*flat))
+    weight = np.arange(4.0)
+    assert mt.expected_calibration_error(p, y, weight=weight) == pytest.approx(
+        mt.expected_calibration_error(*flat, weight=np.repeat(weight, 5))
+    )
+    assert mt.accuracy_rejection(p, y).area == pytest.approx(mt.accuracy_rejection(*flat).area)
+
+
+P, Y = np.array([[0.5, 0.5], [0.9, 0.1]]), np.array([0, 1])
+REFUSED = {
+    "sums": (lambda: mt.brier_score([[0.4, 0.3]], [0]), "sum to 1"),
+    "logits": (lambda: mt.reliability([[3.0, -2.0]], [0]), "softmax"),
+    "nan": (lambda: mt.brier_score([[np.nan, 0.5]], [0]), "probabilities"),
+    "one column": (lambda: mt.brier_score([0.3, 0.7], [0, 1]), "classes last"),
+    "label": (lambda: mt.accuracy(P, [0, 2]), "labels 0 to 1"),
+    "part of a label": (lambda: mt.accuracy(P, [0, 0.5]), "labels 0 to 1"),
+    "bins": (lambda: mt.reliability(P, Y, bins=0), "bins"),
+    "weight": (lambda: mt.brier_score(P, Y, weight=[-1, 1]), "weight"),
+    "no weight": (lambda: mt.brier_score(P, Y, weight=[0, 0]), "weight"),
+    "weights": (lambda: mt.brier_score(P, Y, weight=[1, 1, 1]), "weight"),
+    "level": (lambda: mt.coverage((Y, Y), Y, level=1.0), "level"),
+    "crossed": (lambda: mt.coverage((Y + 1, Y), Y), "in order"),
+    "score": (lambda: mt.uncertainty_score(P, "doubt"), "doubt"),
+    "no posterior": (lambda: mt.detection(P, P), "needs a Predictive"),
+    "nobody outside": (lambda: mt.detection([0.1], []), "outside"),
+    "nan score": (lambda: mt.detection([0.1, np.nan], [0.3]), "inside"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name):
+    call, message = REFUSED[name]
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_metrics_of_the_other_kind_are_refused(gaussian, classes):
+    y = np.arange(12) % 3
+    for metric in (mt.brier_score, mt.expected_calibration_error, mt.accuracy_rejection):
+        with pytest.raises(ValueError, match="classification"):
+            metric(gaussian, y)
+    for metric in (mt.crps, mt.coverage, mt.root_mean_squared_error, mt.quantile_calibration):
+        with pytest.raises(ValueError, match="regression"):
+            metric(classes, y)
+    with pytest.raises(ValueError, match="classes"):
+        mt.uncertainty_score(gaussian, "confidence")
+    with pytest.raises(TypeError, match="predictive"):
+        mt.crps(np.zeros(3), np.zeros(3))

@@ -1,0 +1,439 @@
+"""Choosing a model: scores against closed forms and by hand, and what is refused."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import optimize, stats
+from scipy.special import logsumexp
+
+import posterax as px
+from posterax import selection
+from posterax.likelihoods import Categorical, Gaussian
+from posterax.posteriors import Draws, Evidence, FullGaussian, MeanFieldGaussian, Point
+from posterax.predictive import Targets
+from posterax.selection import Score
+from posterax.selection.checks import STATISTICS
+from posterax.selection.score import standard_error
+from tests.conjugate import NOISE, conjugate
+
+TRUTH = conjugate(rows=40, weights=3)
+ONE = Targets((), (1,))
+MODEL = TRUTH.model().for_targets((1,), jnp.float32)
+
+
+def weights_of(w):
+    return px.Parameters({"w": jnp.asarray(w, jnp.float32)}, {})
+
+
+def exact(mean=TRUTH.mean, covariance=TRUTH.covariance):
+    """The posterior itself, or another Gaussian, without a fit."""
+    root = jnp.asarray(np.linalg.cholesky(covariance), jnp.float32)
+    return FullGaussian(
+        MODEL, MODEL.network.state, ONE, mu=weights_of(mean), cholesky=root
+    )  # fmt: skip
+
+
+def draws_of(w, **options):
+    """Draws (chain, draw, weight) made by hand."""
+    return Draws(MODEL, MODEL.network.state, ONE, draws=weights_of(w), **options)
+
+
+def log_likelihoods(w, x=TRUTH.x, y=TRUTH.y):
+    f = w.reshape(-1, 3).astype("float32") @ x.T
+    return stats.norm(f, NOISE).logpdf(y)
+
+
+RNG = np.random.default_rng(1)
+W = RNG.multivariate_normal(TRUTH.mean, TRUTH.covariance, size=(1, 2000))
+SAMPLED = draws_of(W)
+
+
+def exact_leave_one_out():
+    """log p(yₙ | D₋ₙ) in closed form."""
+    found = []
+    for n in range(len(TRUTH.y)):
+        x, y = np.delete(TRUTH.x, n, 0).astype(float), np.delete(TRUTH.y, n).astype(float)
+        covariance = np.linalg.inv(np.eye(3) + x.T @ x / NOISE**2)
+        mean, row = covariance @ x.T @ y / NOISE**2, TRUTH.x[n].astype(float)
+        deviation = np.sqrt(NOISE**2 + row @ covariance @ row)
+        found.append(stats.norm(row @ mean, deviation).logpdf(TRUTH.y[n]))
+    return np.array(found)
+
+
+def within_error(found, values, log_weights=0.0):
+    """Five standard errors of −log mean(1/p), the delta method, beside the exact values."""
+    ratios = np.exp(log_weights - values)
+    share = ratios / ratios.sum(0)
+    # of the self-normalised average of p under these weights
+    p = np.exp(values)
+    mean = (share * p).sum(0)
+    error = np.sqrt((np.square(share) * np.square(p - mean)).sum(0)) / mean
+    assert np.all(np.abs(found - exact_leave_one_out()) < 5 * error)
+    assert error.max() < 0.1  # or this would say little
+
+
+class TestLeaveOneOut:
+    def test_against_the_closed_form(self):
+        score = selection.loo(SAMPLED, TRUTH.data)
+        within_error(score.pointwise, log_likelihoods(W))
+        np.testing.assert_allclose(score.elpd, score.pointwise.sum())
+        np.testing.assert_allclose(score.se, np.sqrt(40 * score.pointwise.var(ddof=1)))
+        assert score.khat.shape == (40,)
+        assert score.ok
+        assert "can be trusted" in str(score)
+        assert 1 < score.p < 4  # three weights
+
+    def test_a_posterior_that_makes_its_draws(self):
+        score = selection.loo(exact(), TRUTH.data, samples=4000, key=3)
+        np.testing.assert_allclose(score.pointwise, exact_leave_one_out(), atol=0.15)
+        assert score.draws == 4000
+        assert score.approximate  # for all that it can know
+        assert "approximation" in score.verdict
+
+    def test_weighted_draws_count_with_their_weights(self):
+        wide = 2 * TRUTH.covariance
+        w = RNG.multivariate_normal(TRUTH.mean, wide, size=(1, 4000))
+        target = stats.multivariate_normal(TRUTH.mean, TRUTH.covariance).logpdf(w)
+        log_weights = target - stats.multivariate_normal(TRUTH.mean, wide).logpdf(w)
+        weighted = draws_of(w, log_weights=jnp.asarray(log_weights, jnp.float32))
+        found = selection.loo(weighted, TRUTH.data)
+        within_error(found.pointwise, log_likelihoods(w), log_weights[:, None])
+        # and a Gaussian that is too wide, corrected to the posterior, is the same story
+        corrected = selection.loo(exact(covariance=wide), TRUTH.data, samples=4000, corrected=True)
+        np.testing.assert_allclose(corrected.elpd, exact_leave_one_out().sum(), atol=0.3)
+        assert not corrected.approximate
+        raw = selection.loo(exact(covariance=wide), TRUTH.data, samples=4000)
+        assert abs(raw.elpd - corrected.elpd) > 0.5
+
+    def test_as_arviz_has_it(self):
+        from arviz_stats.base import array_stats
+
+        values = log_likelihoods(W)
+        elpd, khat, p = array_stats.loo(values.T[:, None], chain_axis=1, draw_axis=2)
+        score = selection.loo(SAMPLED, TRUTH.data)
+        np.testing.assert_allclose(score.pointwise, elpd, atol=1e-4)
+        np.testing.assert_allclose(score.khat, khat, atol=1e-3)
+        np.testing.assert_allclose(score.p, p.sum(), atol=1e-3)
+
+    def test_a_weight_of_two_is_the_row_twice(self):
+        weight = np.ones(40)
+        weight[[3, 17]], weight[5] = 2, 0
+        rows = np.repeat(np.arange(40), weight.astype(int))
+        for score in (selection.loo, selection.waic, selection.heldout):
+            weighted = score(SAMPLED, (*TRUTH.data, weight))
+            repeated = score(SAMPLED, (TRUTH.x[rows], TRUTH.y[rows]))
+            np.testing.assert_allclose(weighted.elpd, repeated.elpd, rtol=1e-5)
+            np.testing.assert_allclose(weighted.se, repeated.se, rtol=1e-5)
+            np.testing.assert_allclose(weighted.p, repeated.p, rtol=1e-4)
+
+    def test_batches_are_one_data_set(self):
+        x, y = TRUTH.data
+        whole = selection.loo(SAMPLED, (x, y))
+        parts = selection.loo(SAMPLED, [(x[:25], y[:25]), (x[25:], y[25:])])
+        np.testing.assert_allclose(whole.pointwise, parts.pointwise, atol=1e-4)
+
+    def test_chains_have_fewer_effective_draws(self):
+        from posterax.selection.pointwise import _likelihoods, _relative_efficiency
+
+        stuck = np.repeat(W[0, :1000].reshape(4, 250, 3), 4, axis=1)  # every state stays for four
+
+        def shares(**options):
+            posterior = draws_of(stuck, **options)
+            return _relative_efficiency(_likelihoods(posterior, TRUTH.data, None, 0, "loo", 25))
+
+        np.testing.assert_array_equal(shares(), np.ones(40))
+        np.testing.assert_allclose(shares(chained=True).mean(), 1 / 4, rtol=0.15)
+
+    def test_an_outlier_is_named(self):
+        y = TRUTH.y.copy()
+        y[7] += 40 * NOISE
+        score = selection.loo(SAMPLED, (TRUTH.x, y))
+        assert score.doubtful.tolist() == [7]
+        assert "1 of 40 examples" in score.verdict
+        assert "row 7" in score.verdict
+        comparison = px.compare({"a": score, "b": selection.loo(exact(), (TRUTH.x, y))})
+        assert "k-hat" in comparison.to_pandas().loc["a", "warning"]
+
+    def test_enumeration_needs_no_smoothing(self):
+        x = np.linspace(-1, 1, 12)[:, None].astype("float32")
+        y = (0.5 * x[:, 0] + 0.3 * np.random.default_rng(0).normal(size=12)).astype("float32")
+        line = ({"slope": np.zeros((1, 1), "float32")}, lambda p, x: x @ p["slope"])
+        grid = np.array([-1.0, 0.0, 0.5, 1.0])
+        model = px.Model(line, px.priors.Grid(grid), Gaussian(0.3))
+        score = selection.loo(px.fit(model, (x, y), px.Enumeration()), (x, y))
+        each = stats.norm(x[:, 0] * grid[:, None], 0.3).logpdf(y)
+        without = each.sum(1, keepdims=True) - each
+        without -= logsumexp(without, axis=0)
+        np.testing.assert_allclose(score.pointwise, logsumexp(without + each, axis=0), atol=1e-4)
+        assert score.khat is None
+        assert score.ok
+
+
+def test_waic_by_hand():
+    values = log_likelihoods(W)
+    score = selection.waic(SAMPLED, TRUTH.data)
+    p = values.var(0, ddof=1)
+    expected = logsumexp(values, axis=0) - np.log(2000) - p
+    np.testing.assert_allclose(score.pointwise, expected, atol=1e-4)
+    np.testing.assert_allclose(score.p, p.sum(), rtol=1e-3)
+    # the two estimate the same, with a difference of higher order
+    np.testing.assert_allclose(score.elpd, exact_leave_one_out().sum(), atol=0.5)
+
+    v = np.array([0.5, 0.3, 0.2])
+    few = draws_of(W[:, :3], log_weights=jnp.log(jnp.asarray(v))[None])
+    score, values = selection.waic(few, TRUTH.data), log_likelihoods(W[:, :3])
+    p = v @ np.square(values - v @ values) / (1 - v @ v)
+    np.testing.assert_allclose(score.pointwise, np.log(v @ np.exp(values)) - p, rtol=1e-3)
+
+
+def test_held_out_data():
+    x, y = TRUTH.x[:9] + 1, TRUTH.y[:9]
+    score = selection.heldout(SAMPLED, (x, y))
+    expected = logsumexp(log_likelihoods(W, x, y), axis=0) - np.log(2000)
+    np.testing.assert_allclose(score.pointwise, expected, atol=1e-3)
+    assert np.isnan(score.p)
+
+
+class TestElbo:
+    def test_the_posterior_itself_has_the_evidence(self):
+        bound = selection.elbo(exact(), TRUTH.data, samples=20)
+        np.testing.assert_allclose(bound.value, TRUTH.log_evidence, atol=1e-3)
+        assert bound.kind == "bound"
+        assert bound.error < 1e-3
+
+    def test_another_falls_short_by_its_divergence(self):
+        deviation = 1.5 * np.sqrt(np.diag(TRUTH.covariance))
+        mean = TRUTH.mean + 0.5 * deviation
+        rho = weights_of(np.log(np.expm1(deviation)))
+        other = MeanFieldGaussian(MODEL, MODEL.network.state, ONE, mu=weights_of(mean), rho=rho)
+        precision, square = np.linalg.inv(TRUTH.covariance), np.square(deviation)
+        away = mean - TRUTH.mean
+        divergence = 0.5 * (
+            np.trace(precision @ np.diag(square)) + away @ precision @ away - 3
+            + np.linalg.slogdet(TRUTH.covariance)[1] - np.log(square).sum()
+        )  # fmt: skip
+        bound = selection.elbo(other, TRUTH.data, samples=1000, key=1)
+        assert bound.value + 5 * bound.error < TRUTH.log_evidence
+        assert abs(bound.value - (TRUTH.log_evidence - divergence)) < 4.5 * bound.error
+        assert 0 < bound.error < 0.2 * divergence
+        # opposite pairs: the error is that of repetitions with other keys
+        few = [selection.elbo(other, TRUTH.data, samples=20, key=k) for k in range(50)]
+        spread = np.std([b.value for b in few], ddof=1)
+        told = np.sqrt(np.mean([b.error**2 for b in few]))
+        assert 0.65 < spread / told < 1.5  # χ² with 49 degrees: more than 3 deviations
+
+    def test_batches_and_weights(self):
+        x, y = TRUTH.data
+        parts = [(x[:25], y[:25]), (x[25:], y[25:])]
+        np.testing.assert_allclose(
+            selection.elbo(exact(), parts, samples=20).value,
+            selection.elbo(exact(), (x, y), samples=20).value, rtol=1e-5,
+        )  # fmt: skip
+        twice = selection.elbo(exact(), (x, y, np.full(40, 2.0)), samples=20).value
+        again = selection.elbo(exact(), (np.tile(x, (2, 1)), np.tile(y, 2)), samples=20).value
+        np.testing.assert_allclose(twice, again, rtol=1e-5)
+
+    def test_what_has_no_density_is_refused(self):
+        point = Point(MODEL, MODEL.network.state, ONE, point=weights_of(TRUTH.mean))
+        for posterior in (SAMPLED, point):
+            with pytest.raises(ValueError, match=r"without a density.*px.BayesByBackprop"):
+                selection.elbo(posterior, TRUTH.data)
+
+
+def score(pointwise, by="loo", weight=None):
+    pointwise = np.asarray(pointwise, float)
+    weight = np.ones(len(pointwise)) if weight is None else weight
+    return Score(by, pointwise, weight, np.zeros(len(pointwise)), draws=1000)
+
+
+class TestCompare:
+    A = np.array([-1.0, -2.0, -0.5, -1.5, -1.0])
+    B = np.array([-1.5, -1.9, -0.9, -2.5, -1.1])
+
+    def test_differences_by_hand(self):
+        found = px.compare({"b": score(self.B), "a": score(self.A)})
+        table = found.to_pandas()
+        assert found.names == list(table.index) == ["a", "b"]
+        np.testing.assert_allclose(table["score"], [self.A.sum(), self.B.sum()])
+        gap = self.B - self.A
+        np.testing.assert_allclose(table["difference"], [0, gap.sum()])
+        np.testing.assert_allclose(table["difference_se"], [0, np.sqrt(5 * gap.var(ddof=1))])
+        np.testing.assert_allclose(table["se"].iloc[0], np.sqrt(5 * self.A.var(ddof=1)))
+        assert "cannot be told from it" in str(found)
+        clear = px.compare([score(self.A), score(self.A - 3 + 0.1 * self.B)])
+        assert "model 0 predicts best" in clear.verdict
+
+    def test_stacking(self):
+        rng = np.random.default_rng(0)
+        log_densities = rng.normal(size=(50, 2)) - 800  # far below what exp() reaches
+        weight = rng.uniform(0, 2, 50)
+
+        def loss(v):
+            both = log_densities + np.log([v, 1 - v])
+            return -weight @ np.logaddexp(*both.T)
+
+        best = optimize.minimize_scalar(loss, bounds=(1e-9, 1 - 1e-9), method="bounded")
+        found = selection.stacking(log_densities, weight)
+        np.testing.assert_allclose(found, [best.x, 1 - best.x], atol=1e-3)
+        # nothing is gained by a model that is worse everywhere
+        worse = np.stack([log_densities[:, 0], log_densities[:, 0] - 1], axis=1)
+        np.testing.assert_allclose(selection.stacking(worse), [1, 0], atol=1e-6)
+
+    def test_by_evidence(self):
+        values = {"a": Evidence(-10.0, 0.3, "estimate"), "b": Evidence(-8.0, 0.4, "estimate")}
+        found = px.compare(values)
+        table = found.to_pandas()
+        assert found.best == "b"
+        np.testing.assert_allclose(table["probability"], [1 / (1 + np.exp(-2)), 1 / (1 + np.e**2)])
+        np.testing.assert_allclose(table["difference_se"], [0, 0.5])
+        assert not found.warnings
+        mixed = px.compare(values | {"c": Evidence(-12.0, 0.0, "bound")})
+        assert mixed.warnings == {"c": "a bound, and its evidence may be higher; the others are "
+                                       "estimate"}  # fmt: skip
+        assert "c: a bound" in str(mixed)
+        assert "<table" in mixed._repr_html_()
+
+    @pytest.mark.parametrize("by", ["loo", "waic", "heldout", "elbo"])
+    def test_posteriors_of_every_measure(self, by):
+        far = exact(mean=TRUTH.mean + 1)
+        found = px.compare({"far": far, "near": exact()}, TRUTH.data, by=by, samples=200)
+        assert found.best == "near"
+        assert found.by == by
+        function = getattr(selection, by)
+        alone = function(exact(), TRUTH.data, samples=200)
+        value = alone.value if by == "elbo" else alone.elpd
+        np.testing.assert_allclose(found.to_pandas().loc["near", "score"], value)
+
+    def test_refusals(self):
+        a, b = score(self.A), score(self.B)
+        with pytest.raises(ValueError, match=r"different numbers of examples.*a 5, b 4"):
+            px.compare({"a": a, "b": score(self.B[:4])})
+        with pytest.raises(ValueError, match="loo and waic; only those of one kind"):
+            px.compare([a, score(self.B, by="waic")])
+        with pytest.raises(ValueError, match="different weights"):
+            px.compare([a, score(self.B, weight=np.arange(5.0))])
+        with pytest.raises(TypeError, match=r"posteriors, or scores.*Evidence, Score"):
+            px.compare([a, Evidence(0.0, 0.0)])
+        with pytest.raises(TypeError, match="models must be a dictionary"):
+            px.compare(a)
+        with pytest.raises(ValueError, match="nothing to compare"):
+            px.compare([])
+        with pytest.raises(ValueError, match="by must be 'loo'"):
+            px.compare([SAMPLED], TRUTH.data, by="aic")
+        with pytest.raises(ValueError, match=r"by='heldout' needs data.*not seen"):
+            px.compare([SAMPLED], by="heldout")
+        with pytest.raises(ValueError, match="log_evidence"):
+            px.compare([SAMPLED])
+        with pytest.raises(ValueError, match=r"at least 25 draws.*held-out"):
+            px.compare([draws_of(W[:, :5])], TRUTH.data)
+        with pytest.raises(TypeError, match="data must be"):
+            selection.loo(SAMPLED, TRUTH.x)
+        assert b.ok
+
+    def test_the_data_must_be_those_of_the_fit(self):
+        fitted = px.fit(TRUTH.model(), TRUTH.data, px.Conjugate())
+        x, y = TRUTH.data
+        for by in ("loo", "waic", "elbo"):
+            with pytest.raises(ValueError, match="40 examples, and got 30; by='heldout'"):
+                px.compare([fitted], (x[:30], y[:30]), by=by, samples=50)
+        fewer = px.fit(TRUTH.model(), (x[:30], y[:30]), px.Conjugate())
+        with pytest.raises(ValueError, match="different numbers of examples"):
+            px.compare([fitted, fewer])
+        assert not selection.loo(fitted, TRUTH.data).approximate
+
+
+def test_standard_errors_count_weights():
+    values, weight = np.array([1.0, 2.0, 4.0]), np.array([2.0, 1.0, 1.0])
+    np.testing.assert_allclose(
+        standard_error(values, weight), standard_error(np.array([1.0, 1.0, 2.0, 4.0]), np.ones(4))
+    )
+    assert np.isnan(standard_error(values[:1], weight[:1] / 2))
+
+
+def test_the_evidence_picks_the_degree_and_the_training_error_does_not():
+    rng = np.random.default_rng(0)
+    x = np.linspace(-1, 1, 40)
+    y = 1 - 2 * x + 4 * x**3 + 0.2 * rng.normal(size=40)
+    model = px.Model(px.networks.MLP(5, 1, (), key=0), px.priors.Gaussian(3.0), Gaussian(0.2))
+    fits, errors = {}, []
+    for degree in range(1, 6):
+        # a column of zeros says nothing, and its weight takes no part in the evidence
+        powers = x[:, None] ** np.arange(1, 6) * (np.arange(1, 6) <= degree)
+        fits[degree] = px.fit(model, (powers.astype("float32"), y), px.Conjugate())
+        rows = np.column_stack([np.ones(40), powers])
+        errors.append(np.sum(np.square(y - rows @ np.linalg.lstsq(rows, y)[0])))
+    assert px.compare(fits).best == "3"
+    assert np.all(np.diff(errors) < 0)
+
+
+class TestPredictiveChecks:
+    def test_by_hand(self):
+        check = selection.Check("mean", np.array(2.0), np.array([1.0, 2.0, 3.0, 4.0]))
+        assert check.p_value == 0.625  # two above, and half of the one that is the same
+        assert check.ok
+
+    def test_p_values_of_the_prior_are_uniform(self):
+        """Data from the prior predictive itself: exactly uniform, but for the steps of 1/64."""
+        model = px.Model(
+            ({"w": jnp.zeros(3)}, lambda p, x: (x @ p["w"])[:, None]),
+            px.priors.Gaussian(1.0), Gaussian(NOISE),
+        )  # fmt: skip
+        prior = px.before_data(model, TRUTH.x)
+        made = prior.predict(TRUTH.x, samples=50, key=5).sample()
+        p = [
+            float(selection.predictive_check(prior, (TRUTH.x, y), "max", samples=64, key=k).p_value)
+            for k, y in enumerate(made)
+        ]
+        assert stats.kstest(p, "uniform").pvalue > 1e-3
+        assert selection.predictive_check(prior, (TRUTH.x, made[0]), samples=64).before
+
+    def test_statistics(self):
+        x, y = TRUTH.data
+
+        def trend(y, x):
+            return np.array([y @ x[:, 0], y @ x[:, 1]])
+
+        for statistic in ("mean", "std", "min", "max", "median", np.ptp, trend):
+            check = selection.predictive_check(exact(), (x, y), statistic, samples=200)
+            assert check.ok, statistic
+            assert len(check.replicated) == 200
+        assert check.statistic == "trend"
+        assert check.p_value.shape == (2,)
+        wild = y.copy()
+        wild[4] = 40.0
+        check = selection.predictive_check(exact(), (x, wild), "max", samples=200)
+        assert check.p_value == 0
+        assert "larger than that of nearly all" in str(check)
+
+    def test_zeros(self):
+        assert STATISTICS["zeros"](np.array([0, 3, 0, 1])) == 0.5
+
+    def test_classes(self):
+        x = np.ones((60, 1), "float32")
+        network = ({"w": jnp.log(jnp.array([[0.5, 0.3, 0.2]]))}, lambda p, x: x @ p["w"])
+        model = px.Model(network, None, Categorical()).for_targets((), jnp.float32)
+        classes = Point(model, model.network.state, Targets((), ()), point=model.parameters)
+        y = np.repeat([0, 1, 2], [30, 18, 12])
+        check = selection.predictive_check(classes, (x, y), "frequencies", samples=200)
+        np.testing.assert_allclose(check.observed, [0.5, 0.3, 0.2])
+        assert check.ok
+        assert not selection.predictive_check(classes, (x, y * 0), "frequencies", samples=200).ok
+        with pytest.raises(ValueError, match="says nothing of classes"):
+            selection.predictive_check(classes, (x, y), "mean")
+
+    def test_refusals(self):
+        with pytest.raises(ValueError, match="statistic must be a function or one of mean, std"):
+            selection.predictive_check(exact(), TRUTH.data, "kurtosis")
+        with pytest.raises(ValueError, match="replications have no weights"):
+            selection.predictive_check(exact(), (*TRUTH.data, np.full(40, 2.0)))
+
+    def test_picture(self):
+        from matplotlib.figure import Figure
+
+        check = selection.predictive_check(exact(), TRUTH.data, "max", samples=200)
+        axes = px.plot.predictive_check(Figure().subplots(), check)
+        assert sum(bar.get_height() for bar in axes.patches) == 200
+        assert axes.lines[0].get_xdata()[0] == check.observed
+        vector = selection.Check("both", np.zeros(2), np.zeros((5, 2)))
+        with pytest.raises(ValueError, match="draws one number"):
+            px.plot.predictive_check(Figure().subplots(), vector)
