@@ -6,6 +6,7 @@ what it holds while fitting and what its posterior stores are counted, in multip
 weights. Of several phases the last is timed, or the one that has ``steps``.
 
     python -m benchmarks.methods           # measure (about two minutes), save JSON, write the page
+    python -m benchmarks.methods --only SMC   # measure some, keep the rest
     python -m benchmarks.methods --write   # the page from the JSON
 """
 
@@ -154,6 +155,10 @@ TABLE = {
         px.Enumeration(), "enumeration", "weights take few values", "exact at once",
         "up to some twenty discrete weights; checking other methods",
     ),
+    "conjugate": Row(
+        px.Conjugate(), "conjugate", "outputs are affine in the weights, and the noise is known",
+        "exact at once", "linear models; the last layer of a trained network; evidence",
+    ),
 }  # fmt: skip
 
 
@@ -162,10 +167,13 @@ def problem(row: Row) -> tuple[px.Model, tuple[np.ndarray, np.ndarray]]:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(ROWS_OF_DATA, 8)).astype("float32")
     y = np.sin(x[:, 0]) + x[:, 1] * x[:, 2] + 0.1 * rng.normal(size=ROWS_OF_DATA)
-    hidden, inputs = ((2,), 2) if row.method.counts == "nothing" else ((50, 50), 8)
+    last = isinstance(row.method, px.Conjugate)
+    small = row.method.counts == "nothing" and not last
+    hidden, inputs = ((2,), 2) if small else ((50, 50), 8)
     prior = GRID if isinstance(row.method, px.Enumeration) else px.priors.Gaussian(1.0)
     network = px.networks.MLP(inputs, 1, hidden, key=0)
-    return px.Model(network, prior, px.likelihoods.Gaussian(0.1)), (x[:, :inputs], y)
+    parts: dict[str, Any] = {"where": "layers.2.*", "rest": "frozen"} if last else {}
+    return px.Model(network, prior, px.likelihoods.Gaussian(0.1), **parts), (x[:, :inputs], y)
 
 
 def stepper(row: Row, full: bool) -> tuple[Any, px.Posterior]:
@@ -211,11 +219,12 @@ def stored(posterior: px.Posterior) -> int:
     return tree_size([v for v in jax.tree.leaves(own) if hasattr(v, "shape")])
 
 
-def measure() -> dict[str, Any]:
-    """Costs of all methods, each in turns with the plain step."""
+def measure(names: list[str]) -> dict[str, Any]:
+    """Costs of these methods, each in turns with the plain step."""
     plain = TABLE["maximum likelihood"]
     found: dict[str, Any] = {}
-    for name, row in TABLE.items():
+    for name in names:
+        row = TABLE[name]
         full = bool(row.method.full_batch)
         with warnings.catch_warnings():  # fits so short are warned of, rightly
             warnings.simplefilter("ignore")
@@ -278,8 +287,9 @@ def page(result: dict[str, Any]) -> str:
         f"examples, or all of them. The network is {about['network']}; with a larger one, methods "
         "that run several networks side by side gain less from doing so. What is held while "
         "fitting and what a posterior stores are multiples of the number of weights; samplers "
-        "store so much for every draw that is kept. SMC and enumeration have no steps to choose: "
-        "they run to their end."
+        "store so much for every draw that is kept. SMC, enumeration and the closed form have no "
+        "steps to choose: they run to their end. The closed form is that of the last layer, and "
+        "its multiples are of that layer's 51 weights: the matrices of a covariance."
     )
     measured = (
         f"Measured on {about['device']}, jax {about['jax']}, {about['date']}, median of "
@@ -294,9 +304,15 @@ def main() -> None:
     """Measure or read, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help="the page from the last measurement")
+    parser.add_argument("--only", nargs="*", choices=TABLE, help="measure these, keep the rest")
     options = parser.parse_args()
     if not options.write:
-        RESULT.write_text(json.dumps(measure(), indent=1) + "\n")
+        result = measure(options.only or list(TABLE))
+        if options.only:
+            known = json.loads(RESULT.read_text())
+            both = known["methods"] | result["methods"]
+            result = {"methods": {n: both[n] for n in TABLE if n in both}, "about": known["about"]}
+        RESULT.write_text(json.dumps(result, indent=1) + "\n")
     PAGE.write_text(page(json.loads(RESULT.read_text())))
 
 

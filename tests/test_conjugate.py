@@ -219,6 +219,10 @@ REFUSED = {
         lambda: fit(({"w": W}, bent_at_the_data), x=100 * X),
         "network: at these inputs it is not affine in its weights",
     ),
+    "narrow prior": (  # over which any network is straight, but not from there to zero
+        lambda: fit(DEEP, prior=px.priors.Gaussian(1e-6, loc=1.0)),
+        r"not affine in network\.layers\.0\.weight",
+    ),
     "prior": (
         lambda: fit(LINEAR, prior=px.priors.Laplace(1.0)),
         r"prior: Laplace, that of network\.w, is not conjugate.*px\.NUTS",

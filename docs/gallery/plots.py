@@ -22,6 +22,7 @@ METHODS = {
     "deep ensemble": px.DeepEnsemble(5),
     "Bayes by Backprop": px.BayesByBackprop(learning_rate=3e-3),
 }
+Table = dict[str, dict[str, list[float]]]  # the scores of each method, a seed each
 PLACES = np.linspace(-0.3, 0.9, 121).astype("float32")
 
 
@@ -91,23 +92,17 @@ def scaled(x: Any) -> np.ndarray:
     return ((np.asarray(x, np.float32).reshape(-1, 1) - 0.25) / 0.15).astype("float32")
 
 
-def draw(on_curve: px.Posterior, fits: dict[str, list[Fit]], data: Digits, path: Path) -> None:
+def draw(
+    on_curve: px.Posterior, first: dict[str, Fit], table: Table, data: Digits, path: Path
+) -> None:
     """Eleven panels, and a strip of digits."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(13, 17), layout="constrained")
-    places = figure.subplot_mosaic(
-        """
-        abc
-        def
-        ghi
-        jkk
-        lll
-        """,
-        height_ratios=[1, 1, 1, 1, 1.5],
+    figure = Figure(figsize=(13, 18), layout="constrained")
+    rows = figure.subfigures(3, 1, height_ratios=[3.5, 1.15, 1.5])
+    grid = rows[0].subplot_mosaic("abc;def;ghi") | rows[1].subplot_mosaic(
+        "jkk", width_ratios=[1, 1, 1.2]
     )
-    grid = {key: axes for key, axes in places.items() if key != "l"}
-    first = {name: several[0] for name, several in fits.items()}
     bayes, point = first["Bayes by Backprop"], first["one network"]
 
     x, y = curve_data(200, key=0)
@@ -141,22 +136,21 @@ def draw(on_curve: px.Posterior, fits: dict[str, list[Fit]], data: Digits, path:
     )  # fmt: skip
     px.plot.signal_to_noise(grid["i"], bayes.posterior, title="signal_to_noise")
     px.plot.weights(grid["j"], bayes.posterior, where="layers.1.*", title="weights")
-    table = {
-        name: {key: [scores(fit, data)[key] for fit in several] for key in scores(several[0], data)}
-        for name, several in fits.items()
-    }
     px.plot.comparison(grid["k"], table, title="comparison")
-    corners = {"a": "upper left", "b": "upper left", "c": "upper right", "d": "upper left",
-               "e": "upper left", "f": "lower right", "g": "upper right", "h": "upper right",
-               "i": "upper left", "j": "upper right"}  # fmt: skip
-    for key, corner in corners.items():
-        grid[key].legend(loc=corner, fontsize=8)
-    grid["k"].legend(loc="lower center", bbox_to_anchor=(0.5, -0.3), ncols=3, fontsize=8)
+    right = {"loc": "lower right", "bbox_to_anchor": (1, 0.185)}  # above the strip
+    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "ncols": 3}
+    legends = {
+        "a": {"loc": "lower right"}, "b": right, "c": {"loc": "upper right"}, "d": right,
+        "e": right, "f": {"loc": "lower right"}, "g": {}, "h": {}, "i": {"loc": "center left"},
+        "j": below, "k": below,
+    }  # fmt: skip
+    for key, place in legends.items():
+        grid[key].legend(**place, fontsize=7)
     unsure = np.argsort(-bayes.digits.total)[:8]
     sure = np.arange(8)
     shown = np.concatenate([sure, unsure])
     px.plot.images(
-        places["l"], data.x_test[shown], bayes.posterior.predict(data.x_test[shown], key=1),
+        rows[2], data.x_test[shown], bayes.posterior.predict(data.x_test[shown], key=1),
         data.y_test[shown], title="images: the first eight, and the eight of largest entropy",
     )  # fmt: skip
     figure.savefig(path, dpi=100)
@@ -172,13 +166,14 @@ def main() -> None:
     if folder is None:
         raise SystemExit("POSTERAX_DATA must name the directory of mnist.npz and notmnist_test.npz")
     data = load(Path(folder))
-    fits = {}
+    first, table = {}, {}
     for name in METHODS:
-        fits[name] = [fit_digits(data, name, key) for key in range(options.seeds)]
-        found = [scores(fit, data) for fit in fits[name]]
-        shown = ", ".join(f"{key} {np.mean([row[key] for row in found]):.4f}" for key in found[0])
-        print(f"{name}: {shown}", flush=True)
-    draw(fit_curve(), fits, data, options.out)
+        fits = [fit_digits(data, name, key) for key in range(options.seeds)]
+        found = [scores(fit, data) for fit in fits]
+        first[name] = fits[0]
+        table[name] = {key: [row[key] for row in found] for key in found[0]}
+        print(name, {key: f"{np.mean(v):.4f}" for key, v in table[name].items()}, flush=True)
+    draw(fit_curve(), first, table, data, options.out)
 
 
 if __name__ == "__main__":

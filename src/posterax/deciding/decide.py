@@ -99,4 +99,4 @@ def _without(action: np.ndarray, undecided: np.ndarray, indices: bool) -> np.nda
     if kind in "biuf":
         each = undecided.reshape(*undecided.shape, *[1] * (action.ndim - undecided.ndim))
         return np.where(each, np.nan, action)
-    return np.where(undecided, None, action)
+    return np.where(undecided, np.array(None), action)

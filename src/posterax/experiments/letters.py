@@ -30,7 +30,7 @@ from .store import Store
 
 HELD = 10_000  # of MNIST's training images, never trained on
 STUDY_IMAGES, STUDY_HELD = 10_000, 2_000
-SCALES: tuple[float | None, ...] = (None, 0.1, 0.2, 0.3, 0.5, 1.0)  # None: maximum likelihood
+SCALES: tuple[float | None, ...] = (None, 0.1, 0.3, 1.0, 3.0)  # None: maximum likelihood
 
 
 class Budget(NamedTuple):
@@ -48,9 +48,9 @@ class Budget(NamedTuple):
 
 
 BUDGETS = {
-    "quick": Budget(1_000, 300, 32, 5, 0.3, 5, 64, 3e-3),
-    "cpu": Budget(50_000, 10_000, 200, 10, 0.3, 10, 128, 1e-3),
-    "full": Budget(50_000, 10_000, 200, 10, 0.3, 10, 128, 1e-3, study=True),
+    "quick": Budget(1_000, 300, 32, 5, 1.0, 5, 64, 3e-3),
+    "cpu": Budget(50_000, 10_000, 200, 10, 1.0, 10, 128, 3e-3),
+    "full": Budget(50_000, 10_000, 200, 10, 1.0, 10, 128, 3e-3, study=True),
 }
 
 

@@ -2,8 +2,9 @@ r"""Whether a network is affine in its random weights, by trying.
 
     f(x; ½ (a + b)) = ½ (f(x; a) + f(x; b))   for all a and b
 
-holds for affine functions only. Weights a and b are drawn from the prior: what bends beyond what
-the prior allows is of no consequence, and what bends by less than rounding cannot be told.
+holds for affine functions only. Weights a and b are drawn about zero, as large as those of the
+prior: where that is narrow and far away, every network is straight. What bends by less than
+rounding cannot be told.
 """
 
 from typing import Any
@@ -19,15 +20,16 @@ from ..priors import is_prior
 
 PAIRS = 16  # a unit that is cut off at zero is straight between two weights of one sign
 ROUNDINGS = 256  # of the outputs, that a sum over many weights may be off by
+STRAIGHT = 0.05  # and never more: a bfloat16 has two digits
 
 
 def probes(model: Model, count: int = PAIRS) -> tuple[Parameters, Parameters]:
-    """Weights a and b from Gaussian priors, ``count`` of each on a leading axis."""
+    """Weights a and b, as large as those of Gaussian priors, ``count`` of each, on a first axis."""
     rng = np.random.default_rng(0)  # not of the fit's key: a check has no part in what is random
 
     def draw(prior: Any, w: jax.Array) -> np.ndarray:
-        noise = rng.normal(size=(count, *w.shape))
-        return (np.asarray(prior.loc) + np.asarray(prior.scale) * noise).astype(w.dtype)
+        size = np.hypot(np.asarray(prior.loc), np.asarray(prior.scale))
+        return (size * rng.normal(size=(count, *w.shape))).astype(w.dtype)
 
     a, b = (jax.tree.map(draw, model.priors, model.parameters, is_leaf=is_prior) for _ in range(2))
     return a, b
@@ -69,7 +71,7 @@ def bend(model: Model, state: Any, x: Any, a: Parameters, b: Parameters) -> jax.
 def tolerance(model: Model) -> float:
     """The bend that rounding makes."""
     dtype = model.compute_dtype or jax.tree.leaves(model.parameters)[0].dtype
-    return ROUNDINGS * float(jnp.finfo(dtype).eps)
+    return min(STRAIGHT, ROUNDINGS * float(jnp.finfo(dtype).eps))
 
 
 def refuse_bent(model: Model, inputs: Any, instead: str) -> None:

@@ -14,7 +14,7 @@ from numpyro.distributions import Distribution
 from .._keys import KeyLike
 from . import distributions as ds
 from . import vectors as vs
-from .distributions import Measured
+from .expectations import WAYS, Measured
 
 __all__ = [
     "Measured",
@@ -159,7 +159,7 @@ def mutual_information(joint: Any, first: Any = None, *, unit: str = "nats") -> 
     """
     if isinstance(joint, Distribution):
         value = ds.mutual_information(joint, first)
-        return _in_unit(Measured(value, np.zeros_like(value), ds.WAYS[0]), unit)
+        return _in_unit(Measured(value, np.zeros_like(value), WAYS[0]), unit)
     if first is not None:
         raise TypeError("first goes with a distribution; a table has X and Y on its last two axes")
     return vs.plain(vs.mutual_information(vs.probabilities("joint", joint, axes=2)), unit)
@@ -168,7 +168,7 @@ def mutual_information(joint: Any, first: Any = None, *, unit: str = "nats") -> 
 def information_gain(
     predictions: ArrayLike, weights: ArrayLike | None = None, *, unit: str = "nats"
 ) -> Any:
-    r"""I(y; w) = H(Σ_s ω_s p_s) − Σ_s ω_s H(p_s): what a label would tell about which draw is right.
+    r"""I(y; w) = H(Σ_s ω_s p_s) − Σ_s ω_s H(p_s): what a label would tell about the weights.
 
     The score of active learning by disagreement (BALD), and the epistemic part of a classifier's
     ``px.Predictive``. For two draws of equal weight it is their Jensen–Shannon divergence.

@@ -3,6 +3,8 @@ r"""What integrals need to know of a numpyro distribution: density, support, ato
 All of it in float64: the parameters are cast, whatever JAX's default precision.
 """
 
+import inspect
+import warnings
 from typing import Any
 
 import jax
@@ -37,13 +39,25 @@ def _cast(d: Any, real: Any, integer: Any) -> Any:
 def _declared(d: Any) -> bool:
     """Whether JAX sees all of it: a class of one's own may hold what it has not declared."""
     again = jax.tree.unflatten(jax.tree.structure(d), jax.tree.leaves(d))
-    lost = {name for name in vars(d) if not hasattr(type(d), name)} - set(vars(again))
-    inner = [v for v in jax.tree.leaves(list(vars(d).values()), is_leaf=_is_distribution)]
+    # cached properties come back when they are asked for
+    held = [
+        name for name, value in vars(d).items()
+        if value is not None and not hasattr(inspect.getattr_static(type(d), name, None), "__get__")
+    ]  # fmt: skip
+    lost = any(getattr(again, name, None) is None for name in held)
+    inner = jax.tree.leaves(list(vars(d).values()), is_leaf=_is_distribution)
     return not lost and all(_declared(v) for v in inner if _is_distribution(v))
 
 
 def _is_distribution(v: Any) -> bool:
     return isinstance(v, dist.Distribution)
+
+
+def bare(d: Any) -> Any:
+    """Without the repeats that ``expand`` adds in front: arithmetic broadcasts as well."""
+    while isinstance(d, dist.ExpandedDistribution):
+        d = d.base_dist
+    return d
 
 
 def is_discrete(d: Any) -> bool:
@@ -87,7 +101,8 @@ def log_densities(ds: tuple[Any, ...], x: jax.Array) -> list[jax.Array]:
     """``log_density`` of each at the same points."""
     if all(map(_declared, ds)):
         return _compiled(ds, x)
-    return [log_density(d, x) for d in ds]
+    with warnings.catch_warnings(action="ignore"):  # that x is outside the support
+        return [log_density(d, x) for d in ds]
 
 
 @jax.jit
@@ -112,18 +127,15 @@ def bounds(d: Any) -> tuple[np.ndarray, np.ndarray]:
         low = np.minimum.reduce(np.broadcast_arrays(*(low for low, _ in ends)))
         high = np.maximum.reduce(np.broadcast_arrays(*(high for _, high in ends)))
         return low, high
-    ends = (
-        np.asarray(getattr(d.support, name, beyond), np.float64)
+    low, high = (
+        np.broadcast_to(np.asarray(getattr(d.support, name, beyond), np.float64), d.batch_shape)
         for name, beyond in (("lower_bound", -np.inf), ("upper_bound", np.inf))
     )
-    low, high = (np.broadcast_to(end, d.batch_shape) for end in ends)
     return low, high
 
 
 def atoms(d: Any) -> Any:
     """All values of a discrete distribution on the first axis, or None where there is no list."""
-    if isinstance(d, dist.ExpandedDistribution) and isinstance(d.base_dist, dist.Delta):
-        d = d.base_dist
     if isinstance(d, dist.Delta):
         return jnp.asarray(d.v)[None]
     if d.event_shape or not d.has_enumerate_support:

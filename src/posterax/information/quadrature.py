@@ -43,7 +43,9 @@ class Line(NamedTuple):
     @property
     def kind(self) -> str:
         below, above = np.all(np.isfinite(self.low)), np.all(np.isfinite(self.high))
-        return {(0, 0): "real", (1, 0): "above", (0, 1): "below", (1, 1): "between"}[below, above]
+        if below:
+            return "between" if above else "above"
+        return "below" if above else "real"
 
     def x(self, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """x(t), and log dx/dt."""

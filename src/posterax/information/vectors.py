@@ -10,14 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 SLACK = 1e-5  # how far from one a sum may be: a float32 softmax over many classes
-UNITS = {"nats": 1.0, "bits": 1 / np.log(2)}
-
-
-def factor(unit: str) -> float:
-    """What turns nats into ``unit``."""
-    if unit not in UNITS:
-        raise ValueError(f'unit must be "nats" or "bits", got {unit!r}')
-    return UNITS[unit]
+UNITS = {"nats": 1.0, "bits": float(np.log(2))}  # in nats
 
 
 def probabilities(name: str, given: ArrayLike, axes: int = 1) -> np.ndarray:
@@ -75,8 +68,10 @@ def pair(p: ArrayLike, q: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
 
 
 def plain(value: Any, unit: str) -> Any:
-    """A float where there is one value, an array where there is a batch."""
-    value = np.asarray(value) * factor(unit)
+    """Nats in another unit: a float where there is one value, an array where there is a batch."""
+    if unit not in UNITS:
+        raise ValueError(f'unit must be "nats" or "bits", got {unit!r}')
+    value = np.asarray(value) / UNITS[unit]
     return float(value) if value.ndim == 0 else value
 
 
@@ -120,7 +115,7 @@ def mutual_information(joint: np.ndarray) -> np.ndarray:
     # logarithms one by one: the product of two tiny margins would be zero
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.log(joint) - np.log(first) - np.log(second)
-    return np.maximum(np.where(joint > 0, joint * ratio, 0.0).sum((-2, -1)), 0.0)
+    return np.maximum((joint * np.where(joint > 0, ratio, 0.0)).sum((-2, -1)), 0.0)
 
 
 def information_gain(predictions: ArrayLike, weights: ArrayLike | None) -> np.ndarray:

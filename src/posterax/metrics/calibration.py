@@ -13,7 +13,8 @@ class Reliability(NamedTuple):
 
     confidence: np.ndarray  # mean top probability
     accuracy: np.ndarray  # share of right predictions
-    count: np.ndarray  # examples, or the sum of their weights
+    # a field of this name hides tuple.count, which nobody needs of arrays
+    count: np.ndarray  # type: ignore[assignment]  # examples, or the sum of their weights
 
     @property
     def gap(self) -> np.ndarray:

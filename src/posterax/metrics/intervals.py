@@ -170,13 +170,13 @@ def quantile_calibration_error(
     Example:
         >>> import numpy as np
         >>> import posterax as px
-        >>> x = np.zeros((2, 1), "float32")
+        >>> x = np.zeros((3, 1), "float32")
         >>> model = px.Model(
         ...     px.networks.MLP(1, 1, (4,), key=0),
         ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1),
         ... )
         >>> predictive = px.before_data(model, x).predict(x, key=0)
-        >>> px.metrics.quantile_calibration_error(predictive, [9.0, 9.0], [0.5])
+        >>> px.metrics.quantile_calibration_error(predictive, [9.0, 9.0, 9.0], [0.5])
         0.25
     """
     expected, observed = quantile_calibration(predictive, y, levels, weight=weight)

@@ -1,7 +1,8 @@
 r"""What is gained where the least certain predictions are left to somebody else.
 
 Examples are rejected in the order of an uncertainty score, the most uncertain first. Equal scores
-are rejected in random order: the curves hold the expectation over it.
+are rejected in random order, and the curves hold the expectation over it (with weights, in the
+order of these).
 """
 
 from typing import Any, NamedTuple
@@ -177,7 +178,7 @@ def _curve(
     group = np.unique(scores, return_inverse=True)[1]
     # of equal scores any may be first: each stands for the mean of its group
     mean = np.bincount(group, weight * values) / np.bincount(group, weight)
-    order = np.argsort(group, kind="stable")
+    order = np.lexsort((weight, group))
     weight = weight[order]
     mass = np.cumsum(weight)
     kept = np.cumsum(weight * mean[group[order]]) / mass

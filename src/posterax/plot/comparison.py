@@ -61,6 +61,7 @@ def comparison(
     if missing or not chosen:
         raise ValueError(f"scores: the table has {', '.join(known) or 'none'}, not {missing}")
     panels = _panels(axes, len(chosen))
+    given: Any = panels[0] if _several(axes) else axes
     for index, (panel, score) in enumerate(zip(panels, chosen, strict=True)):
         found = {name: row[score] for name, row in cells.items() if score in row}
         _panel(panel, names, found, errors, first=index == 0)
@@ -71,9 +72,9 @@ def comparison(
         error = np.nan if any(cell.error for cell in everything) else 0.0
         repeated = any(len(cell.repeats) for cell in everything)
         unseen = Cell(np.nan, error, np.full(int(repeated), np.nan))
-        _dots(axes, [unseen], np.array([np.nan]), errors)
+        _dots(given, [unseen], np.array([np.nan]), errors)
     if title is not None:
-        (axes[0] if _several(axes) else axes).set_title(title)
+        given.set_title(title)
     return axes
 
 

@@ -89,12 +89,13 @@ def images(
     for i in range(n):
         left, bottom = (i % columns) * width, 1 - (i // columns + 1) * height
         best = np.argsort(-mean[i], kind="stable")[:top]
-        wrong = labels is not None and best[0] != labels[i]
+        label = best[0] if labels is None else labels[i]
+        wrong = bool(best[0] != label)
         above = place.inset_axes(
             (left + 0.1 * width, bottom + 0.42 * height, 0.8 * width, 0.48 * height)
         )
         mark = "" if labels is None else "✗ " if wrong else "✓ "
-        said = f"{mark}{names[best[0]]}" + (f", is {names[labels[i]]}" if wrong else "")
+        said = f"{mark}{names[best[0]]}" + (f", is {names[label]}" if wrong else "")
         _picture(above, pictures[i], said, wrong)
         below = place.inset_axes(
             (left + 0.3 * width, bottom + 0.08 * height, 0.6 * width, 0.3 * height)

@@ -67,8 +67,8 @@ def reliability(
         >>> import posterax as px
         >>> p = np.array([[0.75, 0.25]] * 4)
         >>> axes = px.plot.reliability(Figure().subplots(), p, [0, 0, 1, 1])
-        >>> [text.split(",")[0] for text in axes.get_legend_handles_labels()[1]]
-        ['calibrated', 'accuracy (ECE 0.250)', 'over-confident by', 'examples']
+        >>> axes.get_legend_handles_labels()[1][1]
+        'accuracy, 95 % (ECE 0.250)'
     """
     from scipy import stats
 
@@ -94,7 +94,7 @@ def reliability(
     axes.errorbar(
         confidence, accuracy, np.maximum(reach, 0).T, color=MEAN, marker="o", markersize=4,
         linewidth=1.3, elinewidth=0.9, capsize=2,
-        label=f"accuracy ({name} {error:.3f}), {100 * level:g} %", zorder=4,
+        label=f"accuracy, {100 * level:g} % ({name} {error:.3f})", zorder=4,
     )  # fmt: skip
     for label, chosen, color, fill, hatch in kinds:
         if chosen.any():
@@ -105,7 +105,7 @@ def reliability(
             )  # fmt: skip
     shares = found.count if not adaptive else metrics.reliability(probabilities, y, bins=bins).count
     largest = 100 * shares.max() / shares.sum()
-    _strip(axes, shares, edges, f"examples, at most {largest:.0f} % in a bin")
+    _strip(axes, shares, edges, f"examples, up to {largest:.0f} % a bin")
     annotate(axes, "confidence", "accuracy", title)
     return axes
 
@@ -167,7 +167,7 @@ def quantile_calibration(
     axes.fill_between(
         LEVELS, np.maximum(LEVELS - half, 0), np.minimum(LEVELS + half, 1),
         facecolor=STRIP_FILL, edgecolor=DATA, linewidth=0.6,
-        label=f"{100 * level:g} % of calibrated lines stay inside", zorder=1,
+        label=f"where {100 * level:g} % of calibrated lines stay", zorder=1,
     )  # fmt: skip
     for output in range(outputs):
         ordered = np.sort(u[:, output])
@@ -176,7 +176,7 @@ def quantile_calibration(
         name = "observed" if outputs == 1 else f"output {output}"
         axes.plot(
             LEVELS, observed, **chain_style(output), linewidth=1.6,
-            label=f"{name}, at most {furthest:.2f} away", zorder=4,
+            label=f"{name}, up to {furthest:.2f} away", zorder=4,
         )  # fmt: skip
     bins = int(np.clip(n // 10, 2, 20))
     counts, edges = np.histogram(u, bins, (0, 1))

@@ -22,7 +22,7 @@ class Course(NamedTuple):
     nll: np.ndarray
     kl: np.ndarray | None
     watched: np.ndarray | None  # NLL of validation data
-    watched_at: np.ndarray | None
+    watched_at: Any
 
 
 def training(
@@ -71,14 +71,14 @@ def training(
     for index, (name, course) in enumerate(found.items()):
         prefix = f"{name}: " if name else ""
         # on two axes dashes tell methods apart; on one they tell the KL from the NLL
-        style = {"color": chain_style(index)["color"], "linestyle": "-"}
-        style = style if twinned else chain_style(index)
-        marks = {"marker": MARKERS[index % len(MARKERS)], "markersize": 4.5} if name else {}
+        style = chain_style(index) | ({"linestyle": "-"} if twinned else {})
+        marker = MARKERS[index % len(MARKERS)]
+        marks: dict[str, Any] = {"marker": marker, "markersize": 4.5} if name else {}
         drawn[0].append(_line(left, course.nll, f"{prefix}NLL", style, marks, index))
         if course.watched is not None:
             left.plot(
                 course.watched_at, course.watched, linestyle="none", color=style["color"],
-                marker=MARKERS[index % len(MARKERS)], markersize=7, markerfacecolor="white",
+                marker=marker, markersize=7, markerfacecolor="white",
                 label=f"{prefix}validation NLL", zorder=5,
             )  # fmt: skip
             drawn[0].append(course.watched)

@@ -1,74 +1,32 @@
 """What a posterior says about single weights, and how many of them say anything."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from .._checks import whole
-from .._keys import as_key
-from .._tree import named_leaves, plain
-from ..networks.parts import Where, select
-from ..posteriors import (
-    Draws,
-    Enumerated,
-    FullGaussian,
-    LaplaceGaussian,
-    LowRankGaussian,
-    MeanFieldGaussian,
-    Point,
-    Posterior,
+from .._tree import named_leaves
+from ..networks.parts import Where
+from ..posteriors import Posterior
+from ..priors import Flat, Grid, Prior, is_prior
+from .marginals import (
+    Marginal,
+    default_weights,
+    marginals,
+    moments_by_name,
+    named_weight,
+    prior_of_entry,
 )
-from ..posteriors.base import evaluate_each
-from ..priors import Flat, Prior, is_prior
-from .quantities import parse
 from .style import DATA, EPISTEMIC, EPISTEMIC_FILL, MEAN, TOTAL, annotate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-GAUSSIAN = (MeanFieldGaussian, FullGaussian, LowRankGaussian, LaplaceGaussian)
-DRAWN = 4000  # draws behind a density that has no formula
-SHOWN = 5  # weights that are drawn where none are named
 PLACES = 400  # of a curve
 FLOOR = -100.0  # decibels: a mean below 1e-10 deviations is no mean but what an optimiser left
-
-
-class Weight(NamedTuple):
-    """One entry of an array of weights."""
-
-    array: str
-    place: tuple[int, ...]
-
-    @property
-    def name(self) -> str:
-        """In two short lines: names of large networks are long."""
-        inside = ", ".join(map(str, self.place))
-        return self.array.removeprefix("network.") + (f"\n[{inside}]" if self.place else "")
-
-
-class Marginal(NamedTuple):
-    """The distribution of one weight: a Gaussian (without values), or weighted draws."""
-
-    mean: float
-    std: float
-    values: np.ndarray
-    weights: np.ndarray
-
-    def density(self, at: np.ndarray) -> np.ndarray:
-        from scipy import stats
-
-        if not len(self.values):
-            return stats.norm(self.mean, self.std).pdf(at)
-        return stats.gaussian_kde(self.values, weights=self.weights)(at)
-
-    def reach(self) -> tuple[float, float]:
-        """From where to where there is something to see."""
-        if not len(self.values):
-            return self.mean - 4 * self.std, self.mean + 4 * self.std
-        return float(self.values.min()), float(self.values.max())
 
 
 def weights(
@@ -90,8 +48,8 @@ def weights(
         axes: where to draw.
         posterior: of any method.
         of: the weights, from top to bottom, named as ``posterior.diagnose`` names them
-            (``"network.layers.0.weight[3, 0]"``, or without ``network.``); by default five, from the largest to the
-            smallest ratio of mean to deviation in equal steps of rank.
+            (``"network.layers.0.weight[3, 0]"``, or without ``network.``); by default five, from
+            the largest to the smallest ratio of mean to deviation in equal steps of rank.
         where: arrays from which those five are taken, as in ``px.Model``: ``"layers.0.*"``.
         key: of the draws, where there is no formula.
         title: above the axes.
@@ -113,10 +71,14 @@ def weights(
         >>> [text.get_text() for text in axes.get_yticklabels()]
         ['layers.1.bias\\n[0]']
     """
-    chosen = _default(posterior, where) if of is None else [_named(posterior, n) for n in of]
+    chosen = (
+        default_weights(posterior, where)
+        if of is None
+        else [named_weight(posterior, n) for n in of]
+    )
     if not chosen:
         raise ValueError("of is empty: name at least one weight, or leave it out")
-    found = _marginals(posterior, chosen, key)
+    found = marginals(posterior, chosen, key)
     priors = named_leaves(posterior.model.priors, is_prior)
     ends = np.array([marginal.reach() for marginal in found])
     low, high = float(ends[:, 0].min()), float(ends[:, 1].max())
@@ -128,7 +90,9 @@ def weights(
         prior = priors[weight.array]
         shape = np.shape(named_leaves(posterior.model.parameters)[weight.array])
         _draw_posterior(axes, base, at, marginal, prior, "posterior" if first else None)
-        _draw_prior(axes, base, at, _entry(prior, shape, weight.place), "prior" if first else None)
+        _draw_prior(
+            axes, base, at, prior_of_entry(prior, shape, weight.place), "prior" if first else None
+        )
         axes.axhline(base, color=DATA, linewidth=0.6, zorder=1)
     axes.axvline(0, color=MEAN, linewidth=0.9, linestyle=":", zorder=1, label="zero")
     axes.set_xlim(at[0], at[-1])
@@ -183,7 +147,7 @@ def signal_to_noise(
         'signal-to-noise |μ| / σ (dB)'
     """
     bins = whole("bins", bins)
-    mean, std = _moments(posterior, where)
+    mean, std = moments_by_name(posterior, where)
     mu = np.concatenate([np.ravel(a) for a in mean.values()]) if mean else np.zeros(0)
     sigma = np.concatenate([np.ravel(a) for a in std.values()]) if std else np.zeros(0)
     if not np.all(sigma > 0) or not len(sigma):
@@ -206,7 +170,7 @@ def signal_to_noise(
     )  # fmt: skip
     some = np.unique(np.linspace(0, len(heard) - 1, 1000).round().astype(int))
     share = (silent + some + 1) / len(mu)
-    note = f" ({silent:,} below {FLOOR:.0f} dB)" if silent else ""
+    note = f" ({silent:,} below −{-FLOOR:.0f} dB)" if silent else ""
     axes.plot(
         heard[some], top * share, color=MEAN, linestyle=(0, (5, 1.5)), linewidth=1.5,
         label=f"share below{note}", zorder=3,
@@ -219,97 +183,13 @@ def signal_to_noise(
     return axes
 
 
-# -- which weights
-
-
-def _arrays(posterior: Posterior, where: Where | None) -> list[str]:
-    """Names of arrays that have a prior, of those that ``where`` chooses."""
-    names = list(named_leaves(posterior.model.bayesian(posterior.model.parameters)))
-    if where is None:
-        return names
-    chosen = select(posterior.model.parameters.network, where)
-    kept = {f"network.{name}" for name, yes in named_leaves(chosen).items() if yes}
-    return [name for name in names if name in kept]
-
-
-def _moments(
-    posterior: Posterior, where: Where | None
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    names = _arrays(posterior, where)
-    trees = [named_leaves(tree) for tree in posterior.moments()]
-    mean, std = ({n: plain(tree[n]).astype(np.float64) for n in names} for tree in trees)
-    return mean, std
-
-
-def _default(posterior: Posterior, where: Where | None) -> list[Weight]:
-    mean, std = _moments(posterior, where)
-    if not mean:
-        raise ValueError(f"where={where!r} leaves no weight that has a prior")
-    flat = [(name, place) for name, a in mean.items() for place in range(a.size)]
-    mu, sigma = (np.concatenate([np.ravel(a) for a in part.values()]) for part in (mean, std))
-    order = np.argsort(-np.abs(mu) / np.maximum(sigma, 1e-300), kind="stable")
-    few = np.unique(np.linspace(0, len(order) - 1, min(len(order), SHOWN)).round().astype(int))
-    named = [flat[i] for i in order[few]]
-    return [
-        Weight(name, tuple(int(i) for i in np.unravel_index(place, mean[name].shape)))
-        for name, place in named
-    ]
-
-
-def _named(posterior: Posterior, of: str) -> Weight:
-    leaves = named_leaves(posterior.model.parameters)
-    array, place = parse(of)
-    array = array if array in leaves else f"network.{array}"
-    shape = np.shape(leaves.get(array))
-    inside = len(place) == len(shape) and all(i < n for i, n in zip(place, shape, strict=True))
-    if array not in leaves or not inside:
-        known = ", ".join(f"{name} {np.shape(leaf)}" for name, leaf in leaves.items())
-        raise ValueError(
-            f"of: no weight {of!r}; one is named with its place, as in {next(iter(leaves))}[0, 0]. "
-            f"Arrays: {known}"
-        )
-    return Weight(array, place)
-
-
-# -- their distributions
-
-
-def _marginals(posterior: Posterior, chosen: list[Weight], key: int) -> list[Marginal]:
-    none = np.zeros(0)
-    if isinstance(posterior, GAUSSIAN):
-        mean, std = (named_leaves(tree) for tree in posterior.moments())
-        return [
-            Marginal(float(mean[w.array][w.place]), float(std[w.array][w.place]), none, none)
-            for w in chosen
-        ]
-
-    def pick(params: Any) -> jax.Array:
-        leaves = named_leaves(params)
-        return jnp.stack([leaves[w.array][w.place] for w in chosen])
-
-    stored = isinstance(posterior, (Draws, Enumerated, Point))
-    ids, share = posterior.particles(as_key(key), None if stored else DRAWN)
-    values = plain(evaluate_each(pick, posterior.bare(), ids)).astype(np.float64)
-    share = np.asarray(share, np.float64)
-    mean = share @ values
-    std = np.sqrt(share @ np.square(values - mean))
-    columns = zip(mean, std, values.T, strict=True)
-    return [Marginal(float(m), float(s), column, share) for m, s, column in columns]
-
-
-def _entry(prior: Prior, shape: tuple[int, ...], place: tuple[int, ...]) -> Prior:
-    """The prior of one entry, as that of an array of one: settings by entry are picked."""
-    one = tuple(slice(i, i + 1) for i in place)
-    return jax.tree.map(lambda a: a[one] if shape and np.shape(a) == shape else a, prior)
-
-
 # -- rows
 
 
 def _draw_posterior(
     axes: "Axes", base: int, at: np.ndarray, marginal: Marginal, prior: Prior, label: str | None
 ) -> None:
-    if prior.discrete:
+    if isinstance(prior, Grid):
         values = np.asarray(prior.values)
         nearest = np.abs(marginal.values[:, None] - values).argmin(1)
         heights = np.bincount(nearest, marginal.weights, len(values))
@@ -320,8 +200,9 @@ def _draw_posterior(
         return
     if marginal.std <= 1e-9 * max(1.0, abs(marginal.mean)):
         axes.vlines(
-            marginal.mean, base, base + 0.85, color=EPISTEMIC, linewidth=2, label=label, zorder=2
-        )
+            marginal.mean, base, base + 0.85, color=EPISTEMIC, linewidth=2, zorder=2,
+            label=label or "",
+        )  # fmt: skip
         return
     # places of its own too, or a narrow one would be drawn with corners
     own = np.linspace(*marginal.reach(), PLACES)
@@ -336,7 +217,7 @@ def _draw_posterior(
 def _draw_prior(axes: "Axes", base: int, at: np.ndarray, prior: Prior, label: str | None) -> None:
     if isinstance(prior, Flat):
         return
-    if prior.discrete:
+    if isinstance(prior, Grid):
         heights = np.asarray(prior.probs)
         axes.plot(
             prior.values, base + 0.85 * heights / heights.max(), "_", color=TOTAL,

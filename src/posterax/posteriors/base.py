@@ -139,8 +139,8 @@ class Posterior(eqx.Module):
         """What has an evidence instead, or how this posterior would have had one."""
         return (
             "px.ImportanceSampling and px.SMC estimate it, once they ran to their end, and "
-            "px.Enumeration has it exactly where all weights are on a grid; px.Laplace "
-            "approximates it"
+            "px.Enumeration has it exactly where all weights are on a grid, px.Conjugate where the "
+            "network is affine in them; px.Laplace approximates it"
         )
 
     @property

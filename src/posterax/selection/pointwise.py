@@ -211,7 +211,8 @@ def _likelihoods(
     chained = stored and posterior.chained and every and posterior.log_weights is None
     exact = isinstance(posterior, Enumerated) and every
     sampled = stored and (posterior.chained or posterior.log_weights is not None)
-    known = posterior.evidence is not None and posterior.evidence.kind == "exact"
+    # of px.Conjugate and px.SMC; that of px.Laplace is an approximation, as it is
+    known = posterior.evidence is not None and posterior.evidence.kind in ("exact", "estimate")
     return _Likelihoods(
         values,
         normalised(log_weights),
