@@ -74,7 +74,6 @@ def check(posterior, expected, weights=flat):
 
 NOISES = {
     "one": (px.likelihoods.Gaussian(0.6), 0.36 * np.eye(2)),
-    "each": (px.likelihoods.Gaussian([0.3, 1.1]), np.diag([0.09, 1.21])),
     "correlated": (px.likelihoods.MultivariateGaussian(COVARIANCE), COVARIANCE),
 }
 
@@ -83,6 +82,17 @@ NOISES = {
 def test_equals_the_density_of_the_data(name):
     likelihood, noise = NOISES[name]
     check(px.fit(model(likelihood), (X, Y), px.Conjugate()), truth(noise))
+
+
+def test_fewer_weights_than_outputs_and_noise_for_each():
+    network = jnp.zeros(1), lambda w, x: w * x[:, :OUTPUTS] + 0.5
+    likelihood = px.likelihoods.Gaussian([0.3, 1.1])
+    found = px.fit(px.Model(network, px.priors.Gaussian(0.8), likelihood), (X, Y), px.Conjugate())
+    one = np.ones(1)
+    expected = exact(
+        X, Y, np.diag([0.09, 1.21]), 0 * one, 0.8 * one, lambda row: row[:OUTPUTS, None]
+    )
+    check(found, expected, lambda tree: np.ravel(tree.network))
 
 
 def test_weights_are_copies_and_batches_add_up():

@@ -203,18 +203,16 @@ def test_differences_are_paired():
 
 
 def test_scores_of_hand_made_predictions():
-    p = np.array([[0.95, 0.05], [0.95, 0.05], [0.5, 0.5], [0.6, 0.4]])
-    y = np.array([0, 1, 0, 0])
+    p = np.array([[0.95, 0.05], [0.95, 0.05], [0.05, 0.95], [0.6, 0.4]])
+    y = np.array([0, 1, 1, 0])
     entropy = -(p * np.log(p)).sum(-1)
     seen = overconfidence.Seen(p, entropy, 0 * entropy, np.log(p[np.arange(4), y]))
     found = overconfidence.fits(seen, y)
     assert found["accuracy"] == 0.75
-    assert found["confident"] == 0.5
+    assert found["confident"] == 0.75
     assert found["confidently wrong"] == 0.25
-    assert found["nll"] == pytest.approx(-np.log([0.95, 0.05, 0.5, 0.6]).mean())
-    apart = overconfidence.away(
-        seen.rows(y >= 0).rows(np.array([0, 1])), seen.rows(np.array([2, 3]))
-    )
+    assert found["nll"] == pytest.approx(-np.log([0.95, 0.05, 0.95, 0.6]).mean())
+    apart = overconfidence.away(seen.rows(np.array([0, 1, 2])), seen.rows(np.array([3])))
     assert apart["auroc total"] == apart["auroc confidence"] == 1.0
     assert apart["auroc epistemic"] is None  # a point network has none
     assert apart["confident"] == 0.0
@@ -303,7 +301,7 @@ def test_settings_are_those_with_the_best_likelihood_of_validation_digits(sets, 
     size = overconfidence.BUDGETS["quick"]._replace(choose=True)
     chosen = overconfidence.choose(ARMS[0], load("mnist"), size, store)
     assert chosen == {"learning_rate": 1e-3}
-    assert store.runs["nothing/settings"]["nll"] == pytest.approx([7e-4, 0, 2e-3])
+    assert store.runs["nothing/settings"]["nll"] == pytest.approx([7e-4, 0, 2e-3, 9e-3])
 
 
 @pytest.mark.usefixtures("hasty_compiler")
@@ -348,10 +346,10 @@ def test_anchored_members_disagree_where_no_digit_is_bright():
 @pytest.mark.slow
 def test_letters_are_told_from_digits(data_dir):
     """A smaller ensemble on 10,000 digits; docs/results/letters.md has the full one."""
-    digits, clothes = load("mnist"), load("notmnist_test")
+    digits, others = load("mnist"), load("notmnist_test")
     size = letters.BUDGETS["cpu"]._replace(images=10_000, members=5)
     data = (inputs(digits.x[:10_000]), digits.y[:10_000])
     known = (inputs(digits.x_test[:2000]), digits.y_test[:2000])
-    found = letters.one(data, known, {"notMNIST": inputs(clothes.x_test[::5])}, size, size.scale, 0)
+    found = letters.one(data, known, {"notMNIST": inputs(others.x_test[::5])}, size, size.scale, 0)
     assert found["notMNIST"]["auroc epistemic"] >= 0.95
     assert found["accuracy"] > 0.96

@@ -566,18 +566,26 @@ def test_intervals_on_diabetes():
     order = rng.permutation(len(y))
     seen, rest = order[:200], order[200:]
     regressor = px.BayesianRegressor(steps=500, members=2, random_state=0).fit(x[seen], y[seen])
+    predictive, y = regressor.predictive(x[rest]), y[rest]
+    low, high = predictive.interval(0.9)
+    bands = {
+        "residual": (predictive.mean,),
+        "scaled": (predictive.mean, predictive.std),
+        "quantile": (low, high),
+    }
     half = len(rest) // 2
-    for score in ("residual", "scaled", "quantile"):
+    for score, band in bands.items():
         covered = []
         for _ in range(SPLITS):
-            mixed = rng.permutation(rest)
-            held, new = mixed[:half], mixed[half:]
-            conformal = rc.ConformalInterval.fit(
-                regressor.predictive(x[held]), y[held], score=score
+            held, new = np.split(rng.permutation(len(rest)), [half])
+            known, asked = (
+                tuple(part[rows] for part in band) if len(band) > 1 else band[0][rows]
+                for rows in (held, new)
             )
-            low, high = conformal.interval(regressor.predictive(x[new]))
+            conformal = rc.ConformalInterval.fit(known, y[held], score=score)
+            low, high = conformal.interval(asked)
             covered.append(np.sum((low <= y[new]) & (y[new] <= high)))
-        assert as_in_theory(covered, held=half, new=len(new))
+        assert as_in_theory(covered, held=half, new=len(new)), score
 
 
 @pytest.mark.slow

@@ -377,7 +377,7 @@ class TestPredictiveChecks:
             px.priors.Gaussian(1.0), Gaussian(NOISE),
         )  # fmt: skip
         prior = px.before_data(model, TRUTH.x)
-        made = prior.predict(TRUTH.x, samples=50, key=5).sample()
+        made = prior.predict(TRUTH.x, samples=30, key=5).sample()
         p = [
             float(selection.predictive_check(prior, (TRUTH.x, y), "max", samples=64, key=k).p_value)
             for k, y in enumerate(made)

@@ -5,8 +5,8 @@
 
 Left, polynomials of degree 0 to 10 through 30 points of a cubic, with the exact evidence of
 ``px.Conjugate``. Right, networks with 1 to 6 hidden units through 60 points of networks with three,
-drawn from the prior, with the evidence that ``px.SMC`` estimates: means over eight data sets. Errors
-are those of least squares.
+drawn from the prior, with the evidence that ``px.SMC`` estimates, for eight data sets. Errors are
+those of least squares.
 """
 
 import argparse
@@ -116,7 +116,7 @@ def fit_network(x: np.ndarray, y: np.ndarray, width: int, seed: int) -> np.ndarr
 def widths(quick: bool) -> dict[str, Any]:
     """Errors and evidences by the number of hidden units; means over the data sets."""
     sizes = list(WIDTHS[:2] if quick else WIDTHS)
-    found: dict[str, list[Any]] = {"train": [], "new": [], "evidence": [], "error": []}
+    found: dict[str, list[Any]] = {"train": [], "new": [], "evidence": []}
     for seed in range(1 if quick else CURVES):
         x, y, x_new, y_new = network_data(np.random.default_rng(seed))
         posteriors = {}
@@ -133,15 +133,21 @@ def widths(quick: bool) -> dict[str, Any]:
         found["train"].append([rmse(curve(w, x), y) for w in fitted])
         found["new"].append([rmse(curve(w, x_new), y_new) for w in fitted])
         found["evidence"].append(table["score"].tolist())
-        found["error"].append(table["se"].tolist())
-    mean = {name: np.mean(values, axis=0).tolist() for name, values in found.items()}
-    mean["error"] = (
-        np.sqrt(np.mean(np.square(found["error"]), axis=0) / len(found["error"]))
-    ).tolist()
+    return {"sizes": sizes, "truth": WIDTH, "each": found["evidence"], **summary(sizes, found)}
+
+
+def summary(sizes: list[int], found: dict[str, list[Any]]) -> dict[str, Any]:
+    """Over data sets: median errors, the mean evidence, and the error of its differences."""
+    evidence = np.array(found["evidence"])
+    mean = evidence.mean(0)
+    best = int(np.argmax(mean))
+    gaps = evidence - evidence[:, [best]]
+    paired = gaps.std(0, ddof=1) / np.sqrt(len(gaps)) if len(gaps) > 1 else gaps[0] * 0
     return {
-        "sizes": sizes, "truth": WIDTH, "best": sizes[int(np.argmax(mean["evidence"]))],
-        "chosen": [sizes[int(np.argmax(values))] for values in found["evidence"]],
-        "each": found["evidence"], **mean,
+        "train": np.median(found["train"], axis=0).tolist(),
+        "new": np.median(found["new"], axis=0).tolist(),
+        "evidence": mean.tolist(), "error": paired.tolist(), "best": sizes[best],
+        "chosen": [sizes[int(i)] for i in np.argmax(evidence, axis=1)],
     }  # fmt: skip
 
 
@@ -161,6 +167,7 @@ def draw(result: dict[str, Any], path: Path) -> None:
     columns = (("degree", "polynomials", "degree"), ("width", "networks", "hidden units"))
     for column, (key, title, label) in enumerate(columns):
         found, above, below = result[key], grid[0, column], grid[1, column]
+        depth = DEPTH[key]
         sizes, truth = found["sizes"], found["truth"]
         for axes in (above, below):
             axes.axvspan(truth - 0.25, truth + 0.25, color="#E4E4E4", zorder=0, linewidth=0)
@@ -175,11 +182,12 @@ def draw(result: dict[str, Any], path: Path) -> None:
             sizes, gap, yerr=2 * np.array(found["error"]), fmt="^-", color=EVIDENCE, capsize=3
         )
         below.plot(found["best"], 0, "^", color=EVIDENCE, markersize=13, zorder=3)
-        below.set(ylim=(-DEPTH, 0.1 * DEPTH), xlabel=label)
+        below.set(ylim=(-depth, 1.2), xlabel=label)
+        below.set_yticks(range(0, -depth, -5 if depth > 10 else -1))
         for size, value in zip(sizes, gap, strict=True):
-            if value < -DEPTH:  # below the picture
+            if value < -depth:  # below the picture
                 below.annotate(
-                    f"{value:.0f}", (size, -DEPTH), (0, 4), textcoords="offset points",
+                    f"−{-value:.0f}", (size, -depth), (0, 4), textcoords="offset points",
                     ha="center", fontsize="small", color=EVIDENCE,
                 )  # fmt: skip
     for axes in grid[0]:
@@ -203,7 +211,7 @@ def draw(result: dict[str, Any], path: Path) -> None:
 
 
 TRAINING, HELD_OUT, EVIDENCE = "#D55E00", "#111111", "#0072B2"
-DEPTH = 24  # nats below the best that are shown
+DEPTH = {"degree": 24, "width": 5}  # nats below the best that are shown
 
 
 def main() -> None:

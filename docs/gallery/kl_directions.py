@@ -29,7 +29,6 @@ DIVERGENCES: dict[str, Callable[[Any], Any]] = {
     "KL(Q ‖ P)": lambda q: px.information.kl_divergence(q, P),
     "JS(P, Q)": lambda q: px.information.js_divergence(P, q),
 }
-PRECISION = {"xatol": 1e-4, "fatol": 1e-8}
 LOOKS = {
     "KL(P ‖ Q)": {"color": TOTAL, "linestyle": DASHES[1]},
     "KL(Q ‖ P)": {"color": EPISTEMIC, "linestyle": DASHES[0]},
@@ -60,7 +59,9 @@ def minima(divergence: Callable[[Any], Any], starts: list[float]) -> list[Fit]:
 
     found: list[Fit] = []
     for start in starts:
-        end = minimize(value, [start, 0.0], method="Nelder-Mead", options=PRECISION)
+        simplex = np.array([[start, 0.0], [start + 0.5, 0.0], [start, 0.5]])
+        options = {"xatol": 1e-4, "fatol": 1e-8, "initial_simplex": simplex}
+        end = minimize(value, simplex[0], method="Nelder-Mead", options=options)
         fit = Fit(float(end.x[0]), math.exp(end.x[1]), float(end.fun))
         if all(abs(fit.mean - other.mean) > 0.01 for other in found):
             found.append(fit)
@@ -107,11 +108,13 @@ def draw(fits: dict[str, list[Fit]], means: np.ndarray, curves: dict[str, Any], 
             look = {"color": LOOKS[name]["color"], "linestyle": DASHES[k]}
             curve = norm.pdf(x, mean, std)
             axes.plot(x, curve, lw=2, **look)
+            words = f"Q: N({mean:.2f}, {std:.2f}²)\n{value:.2f} nats".replace("-", "−")
+            above = max(curve.max(), density[np.abs(x - mean) < 2].max())  # clear of P
             axes.annotate(
-                f"Q: {value:.2f} nats", (mean, curve.max()), (0, 5), textcoords="offset points",
-                ha="center", color=LOOKS[name]["color"],
+                words, (mean, above), (0, 6), textcoords="offset points",
+                ha="center", color=LOOKS[name]["color"], fontsize="small",
             )  # fmt: skip
-        axes.annotate("P", (-3.1, 0.135), (-14, 8), textcoords="offset points", color=DATA)
+        axes.text(-2, 0.04, "P", color=DATA, ha="center")
         axes.set(xlabel="w", ylim=(0, 0.93), yticks=[], xlim=(-7, 7))
         axes.spines[["top", "right", "left"]].set_visible(False)
         axes.set_title(title, fontsize="medium")
@@ -138,8 +141,8 @@ def main() -> None:
     fits = {name: minima(divergence, starts) for name, divergence in DIVERGENCES.items()}
     for name, found in fits.items():
         report(name, found)
-    means = np.linspace(-5, 5, 11 if options.quick else 161)
-    stds = np.geomspace(0.2, 8, 10 if options.quick else 100)
+    means = np.linspace(-5, 5, 11 if options.quick else 81)
+    stds = np.geomspace(0.2, 8, 10 if options.quick else 48)
     curves = {name: profile(divergence, means, stds) for name, divergence in DIVERGENCES.items()}
     draw(fits, means, curves, options.out)
 

@@ -49,9 +49,9 @@ def _likelihood(settings: dict[str, float]) -> Method:
     return MaximumLikelihood(settings["learning_rate"])
 
 
-RATES = (3e-4, 1e-3, 3e-3)
+RATES = (3e-4, 1e-3, 3e-3, 1e-2)
 POINTS = _grid(RATES)
-SCALED = _grid((1e-3, 3e-3), (0.1, 0.3))
+SCALED = _grid((1e-3, 3e-3), (0.3, 1.0))
 ARMS = (
     Arm("nothing", True, _likelihood, POINTS),
     Arm("early stopping", True, _likelihood, POINTS, patience=3),
@@ -63,7 +63,7 @@ ARMS = (
         lambda s: BayesByBackprop(kl_weights="blundell", learning_rate=s["learning_rate"]),
         POINTS, prior=MIXTURE,
     ),
-    Arm("IVON", False, lambda s: IVON(s["learning_rate"]), _grid((0.3, 1.0), (0.1, 0.3))),
+    Arm("IVON", False, lambda s: IVON(s["learning_rate"]), _grid((0.5, 1.0), (0.3, 1.0))),
     Arm(
         "MC dropout", False,
         lambda s: MCDropout(RATE, learning_rate=s["learning_rate"]), SCALED,
@@ -71,7 +71,8 @@ ARMS = (
     Arm("SWAG", False, lambda s: SWAG(training=MaximumAPosteriori(s["learning_rate"])), SCALED),
     Arm(
         "Laplace", False,
-        lambda s: Laplace("kronecker", learning_rate=s["learning_rate"]), SCALED,
+        lambda s: Laplace("kronecker", learning_rate=s["learning_rate"]),
+        _grid((1e-3, 3e-3), (0.1, 0.3)),
     ),
     Arm(
         "deep ensemble", False,

@@ -34,10 +34,15 @@ def summary(store: Store) -> dict[str, Any]:
 def page(store: Store) -> str:
     """Markdown: AUROC by each score; where there is a study, what it compared."""
     found, settings, facts = summary(store), store.content["settings"], store.content["facts"]
-    where = facts["device"] if facts["device"] != "cpu" else f"{facts['cores']} CPU cores"
+    where = (
+        facts["device"]
+        if facts["device"] != "cpu"
+        else f"{facts['cores']} CPU core{'s' * (facts['cores'] > 1)}"
+    )
     seconds = found["seconds to train"]["mean"], found["seconds to predict"]["mean"]
+    n = len(_final(store))
     lines = [
-        f"{len(_final(store))} seeds; {settings['members']} anchored members "
+        f"{n} seed{'s' * (n > 1)}; {settings['members']} anchored members "
         f"784-{settings['width']}-{settings['width']}-10, prior N(0, {settings['scale']:g}²), "
         f"{settings['images']:,} digits, {settings['epochs']:g} epochs in batches of "
         f"{settings['batch_size']}, Adam at {settings['learning_rate']:g} falling along a cosine. "

@@ -10,8 +10,6 @@ from .arms import ARMS
 from .pairs import Estimate, differences, estimate
 from .store import Store
 
-LABELS = {"nothing": "point network", "early stopping": "… early stopping"}
-
 
 class Question(NamedTuple):
     """A figure of the tables: where it is, how it is written, and which way is better."""
@@ -49,19 +47,23 @@ TABLES = {
     "On digits turned by 15° to 180°": ("turned",),
     "With 2 % as many of 2, 5 and 8": ("imbalanced",),
 }
+COLOURS, MARKERS = (*CHAINS, "#56B4E9"), "osD^vXP"
 POINTS = [arm.name for arm in ARMS if arm.point]
 BAYESIAN = [arm.name for arm in ARMS if not arm.point]
 
 
 def values(store: Store, question: Question) -> dict[str, list[float]]:
-    """One figure a seed, for every arm that has this figure for all seeds there are."""
+    """One figure a seed, for the seeds that all arms have.
+
+    The mutual information of a point network is 0: its total entropy is all it can be told by.
+    """
     found: dict[str, dict[int, float]] = {}
     for name, result in store.runs.items():
         arm, training, *seed = name.split("/")
         if training == question.training and seed:
-            value = result[question.place][question.score]
-            if value is not None:
-                found.setdefault(arm, {})[int(seed[0])] = value
+            scores = result[question.place]
+            score = "auroc total" if scores[question.score] is None else question.score
+            found.setdefault(arm, {})[int(seed[0])] = scores[score]
     shared = set.intersection(*(set(by_seed) for by_seed in found.values())) if found else set()
     return {arm: [by_seed[s] for s in sorted(shared)] for arm, by_seed in found.items() if shared}
 
@@ -90,21 +92,24 @@ def page(store: Store) -> str:
     found = summary(store)
     seeds = {name.rsplit("/", 1)[1] for name in store.runs if name.count("/") == 2}
     facts, settings = store.content["facts"], store.content["settings"]
+    width = settings["width"]
     spent = sum(run["seconds"] for run in store.runs.values())
     lines = [
-        f"{len(seeds)} seeds, 784-{settings['width']}-{settings['width']}-10, "
+        f"{len(seeds)} seed{'s' * (len(seeds) > 1)}, 784-{width}-{width}-10, "
         f"{settings['images']:,} images, {settings['epochs']:g} epochs in batches of "
         f"{settings['batch_size']}, {settings['samples']} posterior draws; {facts['device']}, "
         f"jax {facts['jax']}, {spent / 60:.0f} minutes in all.",
         "",
         "Mean ± standard error over the seeds. *> 0.9*: the share of inputs whose class is given "
-        "a probability above 0.9; AUROC by total entropy, *MI* by mutual information.",
+        "a probability above 0.9; AUROC by total entropy, *MI* by mutual information, which point "
+        "networks have none of (theirs by total entropy is what the difference is to).",
     ]
+    lines += ["", "### In short", "", _verdicts(found)]
     for title, groups in TABLES.items():
         chosen = [q for q in QUESTIONS if _group(q) in groups]
         lines += ["", f"### {title}", "", _head([_short(q) for q in chosen])]
         for arm in (*POINTS, *BAYESIAN):
-            cells = [_cell(found[q.name]["means"].get(arm), q) for q in chosen]
+            cells = [_cell(found[q.name]["means"].get(arm), q, arm in POINTS) for q in chosen]
             lines.append(f"| {arm if arm in POINTS else f'**{arm}**'} | {' | '.join(cells)} |")
         lines += [
             "",
@@ -121,6 +126,29 @@ def page(store: Store) -> str:
             lines.append(f"| {arm} | {' | '.join(cells)} |")
     lines += ["", "### Settings chosen on validation digits", "", _chosen(store)]
     return "\n".join(lines)
+
+
+def _verdicts(found: dict[str, Any]) -> str:
+    """Who is clearly better or worse than the best point network, question by question."""
+    rows = [
+        "| | best point network | clearly better | clearly worse |",
+        "| --- | --- | --- | --- |",
+    ]
+    for question in QUESTIONS:
+        means, paired = found[question.name]["means"], found[question.name]["differences"]
+        points = [name for name in POINTS if name in means]
+        if not points or not paired:
+            continue
+        best = max(points, key=lambda name: question.sign * means[name]["mean"])
+        sides: dict[bool, list[str]] = {True: [], False: []}
+        for name, by_reference in paired.items():
+            made = Estimate(**by_reference["best"])
+            if made.clear:
+                sides[made.mean * question.sign > 0].append(name)
+        cells = [", ".join(sides[side]) or "–" for side in (True, False)]
+        value = _cell(means[best], question, False)
+        rows.append(f"| {question.name} | {best}, {value} | {' | '.join(cells)} |")
+    return "\n".join(rows)
 
 
 def _group(question: Question) -> str:
@@ -141,12 +169,17 @@ def _head(names: list[str]) -> str:
     return f"| | {' | '.join(names)} |\n| --- |{' ---: |' * len(names)}"
 
 
-def _cell(found: dict[str, float] | None, question: Question) -> str:
-    if found is None:
+def _digits(question: Question) -> tuple[int, int]:
+    """What a figure is multiplied by, and its decimal places."""
+    if not question.percent:
+        return 1, 3
+    return 100, 2 if question.score in ("accuracy", "ece") and question.place == "test" else 1
+
+
+def _cell(found: dict[str, float] | None, question: Question, point: bool) -> str:
+    if found is None or (point and question.score == "auroc epistemic"):
         return "–"
-    scale, places = (100, 1) if question.percent else (1, 3)
-    if question.score in ("accuracy", "ece") and question.place == "test":
-        places = 2
+    scale, places = _digits(question)
     error = "" if np.isnan(found["error"]) else f" ± {scale * found['error']:.{places}f}"
     return f"{scale * found['mean']:.{places}f}{error}" + (" %" if question.percent else "")
 
@@ -155,7 +188,7 @@ def _difference(found: dict[str, float] | None, question: Question) -> str:
     if found is None:
         return "–"
     made = Estimate(**found)
-    scale, places = (100, 1) if question.percent else (1, 3)
+    scale, places = _digits(question)
     text = f"{scale * made.mean:+.{places}f}".replace("-", "−")
     text += "" if np.isnan(made.half) else f" ± {scale * made.half:.{places}f}"
     if not made.clear:
@@ -200,7 +233,7 @@ def draw(store: Store, path: Path) -> None:
                 label=label if arm is arms[-1] else None,
             )  # fmt: skip
     axes[0].set_yticks(heights, [arm.name for arm in arms])
-    axes[0].set(xlabel="inputs given a probability above 0.9, %", xlim=(0, None))
+    axes[0].set(xlabel="inputs given a probability above 0.9, %", xlim=(-2, None))
     axes[0].grid(axis="x", alpha=0.3)
     axes[0].legend(loc="best", frameon=True)
     for ax, score, label in (
@@ -215,19 +248,17 @@ def draw(store: Store, path: Path) -> None:
             style: dict[str, Any] = (
                 {"color": "#999999", "linestyle": DASHES[place % len(DASHES)], "linewidth": 1.2}
                 if arm.point
-                else {"color": COLOURS[place % len(COLOURS)], "linewidth": 1.8}
+                else {"color": COLOURS[place], "marker": MARKERS[place], "markersize": 4.5}
             )
-            ends = {"marker": "x", "markersize": 4} if arm.name == POINTS[-1] else {}
-            ax.plot(angles, line, label=arm.name, **style, **ends)
+            if arm.name == POINTS[-1]:
+                style |= {"marker": "x", "markersize": 4}
+            ax.plot(angles, line, label=arm.name, **style)
         ax.set(xlabel="angle by which digits are turned, °", xticks=angles[::3], ylim=(0, None))
         ax.set_title(label, fontsize="medium")
         ax.grid(alpha=0.3)
     axes[2].legend(fontsize="x-small", loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
     figure.savefig(path, dpi=150)
     plt.close(figure)
-
-
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#111111", "#CC79A7", "#E69F00", "#56B4E9")
 
 
 def _by_angle(store: Store, arm: str, angles: list[int], score: str) -> np.ndarray:

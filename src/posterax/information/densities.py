@@ -177,7 +177,7 @@ def _landmarks(d: Any) -> list[np.ndarray]:
         found = [np.asarray(d.mean)[None]]
         if isinstance(d, dist.MixtureSameFamily | dist.MixtureGeneral):
             mean, std = np.asarray(d.component_mean), np.sqrt(np.asarray(d.component_variance))
-            found += [np.moveaxis(mean + k * std, -1, 0) for k in (-6, -2, 0, 2, 6)]
+            found += [np.moveaxis(mean + k * std, -1, 0) for k in (-8, -3, 0, 3, 8)]
     except NotImplementedError:
         return []
     return found

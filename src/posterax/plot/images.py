@@ -92,7 +92,7 @@ def images(
         label = best[0] if labels is None else labels[i]
         wrong = bool(best[0] != label)
         above = place.inset_axes(
-            (left + 0.1 * width, bottom + 0.42 * height, 0.8 * width, 0.48 * height)
+            (left + 0.1 * width, bottom + 0.41 * height, 0.8 * width, 0.47 * height)
         )
         mark = "" if labels is None else "✗ " if wrong else "✓ "
         said = f"{mark}{names[best[0]]}" + (f", is {names[label]}" if wrong else "")
@@ -101,6 +101,8 @@ def images(
             (left + 0.3 * width, bottom + 0.08 * height, 0.6 * width, 0.3 * height)
         )
         _bars(below, [names[k] for k in best], mean[i, best], low[i, best], high[i, best], wrong)
+        if i + columns < n:  # the numbers of its scale stand below the last of a column
+            below.tick_params(axis="x", labelbottom=False)
     if title is not None:
         place.set_title(title)
     return place

@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -81,9 +82,21 @@ def moments_by_name(
     posterior: Posterior, where: Where | None
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     names = _arrays(posterior, where)
-    trees = [named_leaves(tree) for tree in posterior.moments()]
+    trees = [named_leaves(tree) for tree in _moments(posterior)]
     mean, std = ({n: plain(tree[n]).astype(np.float64) for n in names} for tree in trees)
     return mean, std
+
+
+def _moments(posterior: Posterior) -> Any:
+    # one program in the place of one for each operation of softplus and each shape
+    if isinstance(posterior, MeanFieldGaussian):
+        return _compiled_moments(posterior.bare())
+    return posterior.moments()
+
+
+@eqx.filter_jit
+def _compiled_moments(posterior: Posterior) -> Any:
+    return posterior.moments()
 
 
 def default_weights(posterior: Posterior, where: Where | None) -> list[Weight]:
@@ -122,7 +135,9 @@ def named_weight(posterior: Posterior, of: str) -> Weight:
 def marginals(posterior: Posterior, chosen: list[Weight], key: int) -> list[Marginal]:
     none = np.zeros(0)
     if isinstance(posterior, GAUSSIAN):
-        mean, std = (named_leaves(tree) for tree in posterior.moments())
+        arrays = {w.array for w in chosen}
+        trees = [named_leaves(tree) for tree in _moments(posterior)]
+        mean, std = ({name: plain(tree[name]) for name in arrays} for tree in trees)
         return [
             Marginal(float(mean[w.array][w.place]), float(std[w.array][w.place]), none, none)
             for w in chosen

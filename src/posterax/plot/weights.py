@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -109,7 +110,7 @@ def signal_to_noise(
     posterior: Posterior,
     *,
     where: Where | None = None,
-    bins: int = 50,
+    bins: int | None = None,
     title: str | None = None,
 ) -> "Axes":
     r"""Draw how the signal-to-noise ratio |μ| / σ is spread over all weights, in decibels.
@@ -123,7 +124,7 @@ def signal_to_noise(
         axes: where to draw.
         posterior: of a method that gives weights a deviation.
         where: which arrays of weights, as in ``px.Model`` (default: all that have a prior).
-        bins: bars.
+        bins: bars (default: twice the third root of the number of weights, from 5 to 50).
         title: above the axes.
 
     Returns:
@@ -146,7 +147,6 @@ def signal_to_noise(
         >>> px.plot.signal_to_noise(Figure().subplots(), posterior).get_xlabel()
         'signal-to-noise |μ| / σ (dB)'
     """
-    bins = whole("bins", bins)
     mean, std = moments_by_name(posterior, where)
     mu = np.concatenate([np.ravel(a) for a in mean.values()]) if mean else np.zeros(0)
     sigma = np.concatenate([np.ravel(a) for a in std.values()]) if std else np.zeros(0)
@@ -161,7 +161,8 @@ def signal_to_noise(
     silent = len(mu) - len(heard)
     if not len(heard):
         raise ValueError("signal_to_noise: all means are 0, and so are all ratios")
-    heights, edges = np.histogram(heard, bins)
+    count = int(np.clip(2 * np.cbrt(len(mu)), 5, 50)) if bins is None else whole("bins", bins)
+    heights, edges = np.histogram(heard, count)
     density = heights / (len(mu) * np.diff(edges))
     top = 1.08 * density.max()
     axes.stairs(
@@ -224,14 +225,16 @@ def _draw_prior(axes: "Axes", base: int, at: np.ndarray, prior: Prior, label: st
             markersize=11, markeredgewidth=1.8, label=label, zorder=3,
         )  # fmt: skip
         return
-    dims = max((np.ndim(leaf) for leaf in jax.tree.leaves(prior)), default=0) or 1
-
-    def one(w: jax.Array) -> jax.Array:
-        return jnp.sum(prior.log_prob(jnp.full((1,) * dims, w)))
-
-    log_density = np.asarray(jax.vmap(one)(jnp.asarray(at)), np.float64)
+    log_density = np.asarray(_log_densities(prior, at), np.float64)
     heights = np.exp(log_density - log_density.max())
     axes.plot(
         at, base + 0.85 * heights, color=TOTAL, linestyle="--", linewidth=1.4, label=label,
         zorder=3,
     )  # fmt: skip
+
+
+@eqx.filter_jit
+def _log_densities(prior: Prior, at: np.ndarray) -> jax.Array:
+    """Of one weight with each of these values, also where a prior ties several to each other."""
+    dims = max((np.ndim(leaf) for leaf in jax.tree.leaves(prior)), default=0) or 1
+    return jax.vmap(lambda w: jnp.sum(prior.log_prob(jnp.full((1,) * dims, w))))(at)

@@ -47,6 +47,9 @@ class RecalibratedPredictive:
         self._base = predictive
         self._places = places.reshape(len(levels), -1)
         self._levels = levels
+        # where the distribution function is 0 or 1 but for rounding, quantiles are arbitrary
+        seen = np.finfo(getattr(predictive, "weights", places).dtype)
+        self._visible = seen.tiny, 1 - seen.epsneg
 
     def __len__(self) -> int:
         return len(self._base)
@@ -74,6 +77,7 @@ class RecalibratedPredictive:
         if not np.all((levels >= 0) & (levels <= 1)):
             raise ValueError(f"q must lie between 0 and 1, got {q!r}")
         asked = np.stack([np.interp(levels, self._levels, place) for place in self._places.T])
+        asked = np.where((levels > 0) & (levels < 1), np.clip(asked, *self._visible), asked)
         found = np.asarray(self._base.quantile(asked.reshape(-1)), np.float64)
         shape = found.shape[1:]
         # every output was asked for the levels of all of them, and takes its own

@@ -207,19 +207,22 @@ def _likelihoods(
         log_weights = np.log(np.asarray(particles.weights, np.float64))
     if corrected:
         log_weights = log_weights + values @ weight + log_ratios(posterior, particles.ids)
-    stored = isinstance(posterior, Draws)
-    chained = stored and posterior.chained and every and posterior.log_weights is None
-    exact = isinstance(posterior, Enumerated) and every
-    sampled = stored and (posterior.chained or posterior.log_weights is not None)
+    shape, sampled, exact = None, isinstance(posterior, Enumerated), False
+    if isinstance(posterior, Enumerated):  # which takes draws itself where states are many
+        exact = every and len(posterior.likely()[0]) == len(values)
+    if isinstance(posterior, Draws):
+        weighted = posterior.log_weights is not None
+        sampled = posterior.chained or weighted
+        shape = posterior.shape if posterior.chained and every and not weighted else None
     # of px.Conjugate and px.SMC; that of px.Laplace is an approximation, as it is
     known = posterior.evidence is not None and posterior.evidence.kind in ("exact", "estimate")
     return _Likelihoods(
         values,
         normalised(log_weights),
         weight,
-        posterior.shape if chained else None,
-        exact,
-        approximate=not (sampled or known or corrected or isinstance(posterior, Enumerated)),
+        shape,
+        exact=exact,
+        approximate=not (sampled or known or corrected),
     )
 
 
