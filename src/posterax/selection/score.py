@@ -123,4 +123,4 @@ def standard_error(values: np.ndarray, weight: np.ndarray) -> float:
     if n <= 1:
         return math.nan
     mean = weight @ values / n
-    return math.sqrt(n * float(weight @ np.square(values - mean)) / n)
+    return math.sqrt(n * float(weight @ np.square(values - mean)) / (n - 1))
