@@ -13,6 +13,7 @@ from posterax.posteriors import Draws, Evidence, FullGaussian, MeanFieldGaussian
 from posterax.predictive import Targets
 from posterax.selection import Score
 from posterax.selection.checks import STATISTICS
+from posterax.selection.evidence import _mean_of_pairs
 from posterax.selection.pointwise import _Likelihoods, _relative_efficiency
 from posterax.selection.score import standard_error
 from tests.conjugate import NOISE, conjugate
@@ -220,6 +221,12 @@ class TestElbo:
         # draws come in opposite pairs, and still the error is that of repetitions: χ² with 49
         # degrees of freedom, more than three deviations
         assert 0.65 < values.std(ddof=1) / told < 1.4
+
+    def test_the_error_is_that_of_pairs(self):
+        """Neighbours that undo one another have no error, and those that agree count once."""
+        quarter = np.full(4, 0.25)
+        assert _mean_of_pairs(np.array([3.0, 1.0, 3.0, 1.0]), quarter) == (2.0, 0.0)
+        np.testing.assert_allclose(_mean_of_pairs(np.array([1.0, 1, -1, -1]), quarter), (0, 1))
 
     def test_batches_and_weights(self):
         x, y = TRUTH.data

@@ -95,6 +95,17 @@ def inputs(x: np.ndarray) -> np.ndarray:
     return x.reshape(len(x), -1).astype(np.float32) / np.float32(255)
 
 
+def spread(total: int, count: int) -> np.ndarray:
+    """Numbers of ``count`` images spread evenly over a set: the first of MNIST's test are harder.
+
+    Example:
+        >>> from posterax.experiments.data import spread
+        >>> spread(10, 5)
+        array([0, 2, 4, 6, 8])
+    """
+    return np.arange(count) * total // count
+
+
 def rotated(x: np.ndarray, degrees: float) -> np.ndarray:
     """Images turned about their centre, counter-clockwise, by linear interpolation.
 

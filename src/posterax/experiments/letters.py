@@ -25,7 +25,7 @@ from ..metrics import expected_calibration_error
 from ..model import Model
 from ..networks import MLP
 from ..posteriors import Posterior
-from .data import inputs, load
+from .data import inputs, load, spread
 from .store import Store
 
 HELD = 10_000  # of MNIST's training images, never trained on
@@ -70,10 +70,11 @@ def run(
             say(f"study: prior {scale}")
             store.get(f"study/{scale}", partial(one, few, known, no_digits, size, scale, 0))
     data = (x[: size.images], y[: size.images])
-    test = (inputs(digits.x_test[: size.test]), digits.y_test[: size.test])
+    chosen = spread(len(digits.y_test), size.test)
+    test = (inputs(digits.x_test[chosen]), digits.y_test[chosen])
     others = {
-        "notMNIST": inputs(letters.x_test[: size.test]),
-        "Fashion-MNIST": inputs(clothes.x_test[: size.test]),
+        name: inputs(images.x_test[spread(len(images.y_test), size.test)])
+        for name, images in {"notMNIST": letters, "Fashion-MNIST": clothes}.items()
     }
     for seed in range(seeds):
         say(f"seed {seed}")

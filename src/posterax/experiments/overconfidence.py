@@ -19,7 +19,7 @@ import numpy as np
 
 from ..metrics import expected_calibration_error
 from .arms import ARMS, Arm, train
-from .data import Images, inputs, load, rotated
+from .data import Images, inputs, load, rotated, spread
 from .store import Store
 
 UNSEEN, RARE, SHARE = (8, 9), (2, 5, 8), 0.02
@@ -162,9 +162,11 @@ class Shown:
 
     def __init__(self, digits: Images, letters: Images, size: Budget):
         self.size = size
-        self.x, self.y = digits.x_test[: size.test], digits.y_test[: size.test]
-        self.letters = inputs(letters.x_test[: size.test])
-        turned = self.x[: size.turned]
+        chosen = spread(len(digits.y_test), size.test)
+        self.x, self.y = digits.x_test[chosen], digits.y_test[chosen]
+        self.letters = inputs(letters.x_test[spread(len(letters.y_test), size.test)])
+        self.to_turn = spread(size.test, size.turned)
+        turned = self.x[self.to_turn]
         self.turned = {angle: inputs(rotated(turned, angle)) for angle in ANGLES}
 
     def ask(self, training: str, look: Callable[..., Seen]) -> dict[str, Any]:
@@ -183,7 +185,7 @@ class Shown:
                 "common": fits(test.rows(~rare), self.y[~rare]),
             }
         found["letters"] = away(test, look(self.letters))
-        y = self.y[: self.size.turned]
+        y = self.y[self.to_turn]
         turned = {angle: fits(look(x, y), y) for angle, x in self.turned.items()}
         found["turned"] = {str(angle): scores for angle, scores in turned.items()}
         beyond = [scores for angle, scores in turned.items() if angle > 0]

@@ -235,7 +235,7 @@ def draw(store: Store, path: Path) -> None:
     axes[0].set_yticks(heights, [arm.name for arm in arms])
     axes[0].set(xlabel="inputs given a probability above 0.9, %", xlim=(-2, None))
     axes[0].grid(axis="x", alpha=0.3)
-    axes[0].legend(loc="best", frameon=True)
+    axes[0].legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncol=2, frameon=False)
     for ax, score, label in (
         (axes[1], "confidently wrong", "wrong with probability above 0.9, %"),
         (axes[2], "nll", "negative log likelihood"),

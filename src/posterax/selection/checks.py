@@ -45,7 +45,7 @@ class Check:
     def p_value(self) -> np.ndarray:
         """P(T(y_rep) > T(y)) + ½ P(T(y_rep) = T(y)); near 0 or 1 the model does not do this."""
         above = np.mean(self.replicated > self.observed, axis=0)
-        return above + 1.0 * np.mean(self.replicated == self.observed, axis=0)
+        return above + 0.5 * np.mean(self.replicated == self.observed, axis=0)
 
     @property
     def ok(self) -> bool:

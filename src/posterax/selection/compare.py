@@ -151,11 +151,11 @@ def compare(
         >>> comparison.best
         'degree 3'
         >>> print(comparison)
-                  score ...
-        evidence ...
-        degree 3 ...
-        degree 1 ...
-        degree 3 is best, ...
+                  score  se difference difference_se probability   kind
+        evidence
+        degree 3    2.7 0.0        0.0           0.0        1.00  exact
+        degree 1 -307.6 0.0     -310.3           0.0        0.00  exact
+        degree 3 is best, 310.3 ± 0.0 nats ahead of degree 1.
     """
     named = _named(models)
     kinds = {type(model) for model in named.values()}
