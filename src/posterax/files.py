@@ -161,7 +161,8 @@ def _rebuild(
     history = {str(name): arrays[f"history/{name}"] for name in header["history"]}
     record = Record(str(header["method"]), dict(header["settings"]), history)
     known = header.get("evidence")
-    evidence = None if known is None else Evidence(*map(float, known[:2]), *map(str, known[2:3]))
+    # files of earlier versions have no kind
+    evidence = known and Evidence(float(known[0]), float(known[1]), *map(str, known[2:3]))
     return made(model, state, targets, record=record, evidence=evidence, **family)
 
 
