@@ -352,4 +352,4 @@ def test_letters_are_told_from_digits(data_dir):
     known = (inputs(digits.x_test[::5]), digits.y_test[::5])
     found = letters.one(data, known, {"notMNIST": inputs(others.x_test[::5])}, size, size.scale, 0)
     assert found["notMNIST"]["auroc epistemic"] >= 0.95
-    assert found["accuracy"] > 0.96
+    assert found["accuracy"] > 0.925  # of a linear classifier that has all 60,000
