@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..errors import NonFiniteError
 from ..metrics import expected_calibration_error
 from .arms import ARMS, Arm, train
 from .data import Images, inputs, load, rotated, spread
@@ -78,12 +79,16 @@ def choose(arm: Arm, digits: Images, size: Budget, store: Store) -> dict[str, fl
 
     def score() -> dict[str, Any]:
         data, held = split(digits, "all digits", CHOOSING, size)
-        found = []
+        found: list[float | None] = []
         for settings in arm.candidates:
-            posterior = _train(arm, data, held, settings, CHOOSING, size)
+            try:
+                posterior = _train(arm, data, held, settings, CHOOSING, size)
+            except NonFiniteError:  # settings that run away are not chosen
+                found.append(None)
+                continue
             predictive = posterior.predict(held[0], key=CHOOSING, **_draws(arm, size))
             found.append(-float(np.mean(predictive.log_prob(held[1]))))
-        best = int(np.argmin(found))
+        best = int(np.argmin([np.inf if nll is None else nll for nll in found]))
         return {"candidates": list(arm.candidates), "nll": found, "chosen": arm.candidates[best]}
 
     return store.get(f"{arm.name}/settings", score)["chosen"]

@@ -32,6 +32,7 @@ from .point import MaximumAPosteriori, MaximumLikelihood, PointPhase, PointState
 ITERATES = 100  # at least so many go into the moments, where a phase has as many steps
 PROBES = 20  # minibatches for the curvature
 STABLE = 0.05  # the walk's rate, of the largest that is stable
+HIGHEST = 0.1  # a mode that interpolates the data is flat, and its surroundings are not
 
 
 class SharpnessState(NamedTuple):
@@ -140,6 +141,7 @@ class WalkPhase(PointPhase):
         if rate is None:  # heavy balls are stable below 2 (1 + momentum) / λ
             tiny = jnp.finfo(state.curvature.dtype).tiny
             rate = STABLE * 2 * (1 + self.momentum) / jnp.maximum(state.curvature, tiny)
+            rate = jnp.minimum(rate, HIGHEST)
         own = dataclasses.replace(self, learning_rate=rate)
         point, info = PointPhase.step(own, state.point, batch, walk_key)
         if self.optimizer is None:
@@ -208,7 +210,7 @@ class SWAG(Method):
         collect: fraction of the epochs (or steps) that collect; 1 where ``init=`` is trained.
         learning_rate: of SGD while collecting, for the objective per data point: as high as the
             network trains with. By default a twentieth of the largest stable one, 2 (1 + momentum)
-            over the largest curvature at the mode, which 20 minibatches tell.
+            over the largest curvature at the mode, which 20 minibatches tell; at most 0.1.
         momentum: of SGD while collecting.
         optimizer: any optax transformation instead of SGD while collecting.
         every: steps from an iterate that counts to the next (default: such that 100 or somewhat
