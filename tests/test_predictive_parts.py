@@ -10,7 +10,9 @@ import numpyro.distributions as dist
 import pytest
 from scipy import integrate, optimize, special, stats
 
+import posterax as px
 from posterax import likelihoods as lk
+from posterax.posteriors import Draws
 from posterax.predictive import Targets
 from tests.test_predictive import KINDS, ONE, X, close, posterior_of, weighted
 
@@ -132,6 +134,51 @@ def test_distribution_function(name):
         np.testing.assert_allclose(scaled.cdf(scaled.quantile(0.3)), 0.3, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("family", "truth"),
+    [
+        (lambda f: dist.Cauchy(f, 1.0), stats.cauchy),
+        (lambda f: dist.LogNormal(f, 4.0), lambda f: stats.lognorm(4.0, scale=np.exp(f))),
+        (lambda f: dist.Beta(2.0 + 0 * f, 0.5).to_event(1), lambda f: stats.beta(2 + 0 * f, 0.5)),
+    ],
+    ids=["Cauchy", "LogNormal", "Beta"],
+)
+def test_quantiles_of_wild_targets(family, truth):
+    """Deviations that are infinite or huge, and ends of the support."""
+    predictive = posterior_of(lk.From(family), 1, ONE, spread=1e-6).predict(X, samples=2, key=0)
+    exact = truth(predictive.outputs()[0, :, 0].astype(float))
+    levels = np.array([0.02, 0.5, 0.98])
+    found = predictive.quantile(levels)
+    np.testing.assert_allclose(exact.cdf(found), np.tile(levels[:, None], (1, 11)), atol=1e-4)
+
+
+def test_few_draws_with_much_weight():
+    """Draws of y go where the weight is: a thousand particles, of which one has nine tenths."""
+    base = posterior("poisson")
+    w = jnp.tile(jnp.asarray([[0.0], [np.log(20.0)]]), (1, 1000, 1, 1))
+    log_weights = jnp.log(jnp.asarray([[0.9] + [0.1 / 999] * 999]))
+    heavy = Draws(base.model, base.state, ONE, draws=px.Parameters({"w": w}, {}),
+                  log_weights=log_weights)  # fmt: skip
+    predictive = heavy.predict(X[:2])
+    truth = stats.poisson(20)
+    levels = np.array([0.05, 0.5, 0.95])
+    found = predictive.quantile(levels)
+    slack = 4.5 * np.sqrt(levels * (1 - levels) / 1000)[:, None]
+    assert np.all(truth.cdf(found) > levels[:, None] - slack)
+    assert np.all(truth.cdf(found - 1) < levels[:, None] + slack)
+    # log p(y) of a Poisson of rate 20 has a deviation of about 0.7
+    assert np.all(np.abs(predictive.parts("entropy").total - truth.entropy()) < 4.5 * 0.8 / 31)
+
+
+def test_quantiles_far_out():
+    """Weights in float32 sum to 1 less a few roundings: levels beyond that must not run away."""
+    predictive = posterior_of(lk.Gaussian(0.3), 1, ONE, spread=1e-6).predict(X, samples=70, key=0)
+    far = stats.norm.ppf(1 - 1e-6)
+    np.testing.assert_allclose(
+        (predictive.quantile(1 - 1e-6) - predictive.mean) / 0.3, far, atol=0.1
+    )
+
+
 class Silent(dist.Normal):
     """A distribution whose distribution function nobody wrote."""
 
@@ -201,6 +248,31 @@ def test_shortest_interval_of_draws(name):
 
 
 # -- temperature
+
+
+def test_own_bernoulli_has_two_classes_and_logits_do_not_underflow():
+    own = posterior_of(lk.From(lambda f: dist.Bernoulli(logits=f), kind="classification"), 1, ONE)
+    predictive, same = (p.predict(X, samples=6, key=0) for p in (own, posterior("bernoulli")))
+    for part in ("mean", "total", "epistemic"):
+        close(getattr(predictive, part), getattr(same, part))
+    y = np.arange(11) % 2
+    close(predictive.tempered(2.0).log_prob(y), same.tempered(2.0).log_prob(y))
+    steep = lk.From(lambda f: dist.Categorical(logits=200 * f), kind="classification")
+    predictive = posterior_of(steep, 3, Targets((), ())).predict(X, samples=2, key=0)
+    p = special.softmax(2 * predictive.outputs().astype(float), -1).mean(0)
+    np.testing.assert_allclose(predictive.tempered(100.0).mean, p, rtol=1e-3, atol=1e-6)
+
+
+def test_outputs_of_one_event():
+    """Independent outputs declared as one event are outputs all the same."""
+    event = lk.From(lambda f: dist.Normal(f, 0.3).to_event(1))
+    predictive = posterior_of(event, 2, TWO).predict(X, samples=6, key=0)
+    diagonal = np.diagonal(predictive.covariance(), axis1=1, axis2=2)
+    close(diagonal, predictive.variance)
+    np.testing.assert_allclose(predictive.cdf(predictive.quantile(0.3)), 0.3, atol=1e-4)
+    dirichlet = lk.From(lambda f: dist.Dirichlet(jnp.exp(f)))
+    with pytest.raises(ValueError, match="covariance: Dirichlet does not tell its own"):
+        posterior_of(dirichlet, 2, TWO).predict(X, samples=2, key=0).covariance()
 
 
 @pytest.mark.parametrize("name", ["categorical", "bernoulli"])

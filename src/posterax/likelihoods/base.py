@@ -48,15 +48,23 @@ class Likelihood(eqx.Module):
 
     def probabilities(self, outputs: jax.Array, params: Any, side: Any) -> jax.Array:
         """Class probabilities with the classes last, for classification."""
-        return self.distribution(outputs, params, side).probs
+        distribution = self.distribution(outputs, params, side)
+        p = distribution.probs
+        return jnp.stack([1 - _flat(p), _flat(p)], -1) if _two(distribution, p) else p
 
     def log_probabilities(self, outputs: jax.Array, params: Any, side: Any) -> jax.Array:
-        """The logarithms of ``probabilities``."""
-        return jnp.log(self.probabilities(outputs, params, side))
+        """The logarithms of ``probabilities``, from logits, which do not underflow."""
+        distribution = self.distribution(outputs, params, side)
+        logits = distribution.logits
+        if _two(distribution, logits):
+            return jax.nn.log_sigmoid(jnp.stack([-_flat(logits), _flat(logits)], -1))
+        return jax.nn.log_softmax(logits)
 
     def marginal(self, outputs: jax.Array, params: Any, side: Any) -> dist.Distribution:
         """The distribution of each output of an example alone, in the shape of the targets."""
         distribution = self.distribution(outputs, params, side)
+        while isinstance(distribution, dist.Independent):
+            distribution = distribution.base_dist
         if distribution.event_shape != ():
             raise NotImplementedError(f"{type(distribution).__name__} has no marginals here")
         return distribution
@@ -64,10 +72,16 @@ class Likelihood(eqx.Module):
     def output_covariance(self, outputs: jax.Array, params: Any, side: Any) -> jax.Array:
         """Cov[y | outputs] over the outputs of each example, (N, D, D)."""
         distribution = self.distribution(outputs, params, side)
-        if distribution.event_shape != ():
+        if hasattr(distribution, "covariance_matrix"):
             matrix = distribution.covariance_matrix
             return jnp.broadcast_to(matrix, (outputs.shape[0], *matrix.shape[-2:]))
-        variance = distribution.variance.reshape(outputs.shape[0], -1)
+        try:
+            variance = self.marginal(outputs, params, side).variance.reshape(outputs.shape[0], -1)
+        except NotImplementedError:
+            raise ValueError(
+                f"covariance: {type(distribution).__name__} does not tell its own; "
+                "np.cov of predictive.sample(n) estimates it"
+            ) from None
         return variance[..., None] * jnp.eye(variance.shape[-1], dtype=variance.dtype)
 
     def outputs_for(self, target_shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -94,6 +108,16 @@ class Likelihood(eqx.Module):
 
     def check_values(self, y: np.ndarray, output_shape: tuple[int, ...]) -> None:
         """Refuse target values outside the support."""
+
+
+def _two(distribution: dist.Distribution, values: jax.Array) -> bool:
+    """Whether one number stands for two classes, as in a Bernoulli distribution."""
+    return values.shape == distribution.batch_shape
+
+
+def _flat(values: jax.Array) -> jax.Array:
+    """One number an example as (N,), more as they are."""
+    return values.reshape(len(values)) if values.size == len(values) else values
 
 
 def check_support(y: np.ndarray, fits: np.ndarray, expected: str) -> None:

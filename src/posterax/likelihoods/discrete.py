@@ -37,9 +37,6 @@ class Categorical(Likelihood):
         picked = jnp.where(jnp.arange(log_p.shape[-1]) == y[..., None], log_p, 0)
         return picked.reshape(picked.shape[0], -1).sum(-1)
 
-    def log_probabilities(self, outputs: jax.Array, params: Any, side: Any) -> jax.Array:
-        return jax.nn.log_softmax(outputs)
-
     def target_for(self, output_shape: tuple[int, ...]) -> tuple[int, ...]:
         return output_shape[:-1]
 
@@ -78,16 +75,6 @@ class Bernoulli(Likelihood):
 
     def distribution(self, outputs: jax.Array, params: Any, side: Any = None) -> dist.Distribution:
         return dist.Bernoulli(logits=outputs)
-
-    def probabilities(self, outputs: jax.Array, params: Any, side: Any) -> jax.Array:
-        return jax.nn.sigmoid(self._two(outputs))
-
-    def log_probabilities(self, outputs: jax.Array, params: Any, side: Any) -> jax.Array:
-        return jax.nn.log_sigmoid(self._two(outputs))
-
-    def _two(self, outputs: jax.Array) -> jax.Array:
-        one = outputs.reshape(outputs.shape[0]) if outputs.size == outputs.shape[0] else outputs
-        return jnp.stack([-one, one], axis=-1)
 
     def check_values(self, y: np.ndarray, output_shape: tuple[int, ...]) -> None:
         check_support(y, (y == 0) | (y == 1), "0 and 1 only for Bernoulli")

@@ -55,9 +55,7 @@ def reliability(
     w = example_weights(weight, p.shape[:-1]).ravel()
     confidence = p.max(-1).ravel()
     edges = np.linspace(0, 1, bins + 1)
-    if adaptive and weight is None:
-        edges = np.quantile(confidence, edges)
-    elif adaptive:
+    if adaptive:  # confidences that occur, so that weights count like repeated examples
         edges = np.quantile(confidence, edges, weights=w, method="inverted_cdf")
     place = np.searchsorted(edges[1:-1], confidence)
 

@@ -135,8 +135,8 @@ class Predictive(Streamed):
             total = self.mean * (1 - self.mean)
             epistemic = np.minimum(self.variance, total)  # rounding must not pass the total
             return Parts(epistemic, total - epistemic, total)
-        repeats = -(-qt.DRAWS // self.samples)
-        total, inside = self._stream(rd.entropies, None, repeats, self.samples * repeats)
+        draws = max(qt.DRAWS, min(self.samples, qt.MOST_DRAWS))
+        total, inside = self._stream(rd.entropies, None, draws, max(self.samples, draws))
         if self._units is not None:
             density = self._log_scale()
             total, inside = total + density, inside + density
@@ -290,6 +290,7 @@ class Predictive(Streamed):
         The predictive of mean + factor · (y − mean): both parts of the variance grow by factor².
         ``factor`` (above 0) is a number, or an array with the shape of one target.
         """
+        self._only("regression", "widened")
         mean = self.mean
         view = self.in_units(0.0, factor)
         assert view._units is not None

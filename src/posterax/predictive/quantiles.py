@@ -5,12 +5,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpyro.distributions as dist
 
+from ..likelihoods.location_scale import EvenStudentT
 from .block import Block
-from .reductions import draw_y
+from .reductions import allocate, draw_y
 
 DRAWS = 1000  # of y at least, where quantiles come from draws
+MOST_DRAWS = 4000  # and so many where there are more samples
 HALVINGS = 40  # from 128 deviations to below float32
+DOUBLINGS = 60  # of a bracket that started from draws
 GRID = 256  # places of y at which the distribution function is looked up for shortest intervals
 ROUNDING = 4e-6  # of a sum of a thousand weights in float32
 
@@ -82,35 +86,78 @@ def _below(block: Block, y: jax.Array) -> jax.Array:
     def one(f: jax.Array, own: Any, side: Any) -> jax.Array:
         distribution = block.likelihood.marginal(f, own, side)
         # distribution functions are defined on the support only: log y, for one, is not beyond it
-        least = getattr(distribution.support, "lower_bound", -jnp.inf)
-        most = getattr(distribution.support, "upper_bound", jnp.inf)
+        least, most = _support(distribution)
         inside = distribution.cdf(jnp.clip(y, least, most))
         return jnp.where(y < least, 0, jnp.where(y > most, 1, inside))
 
-    return block.average(block.each(one))
+    # weights in float32 hardly ever sum to 1, and a level close to 1 would never be reached
+    return block.average(block.each(one)) / jnp.sum(block.weights)
+
+
+def _support(distribution: dist.Distribution) -> tuple[Any, Any]:
+    support = distribution.support
+    return getattr(support, "lower_bound", -jnp.inf), getattr(support, "upper_bound", jnp.inf)
 
 
 def _like_targets(block: Block, levels: jax.Array) -> jax.Array:
     """Levels as (levels, 1, …), to go with (levels, rows, …)."""
-    shape = jax.eval_shape(lambda: _means(block)[0]).shape
-    return levels.reshape(-1, *[1] * (len(shape) - 1))
+    rank = len(_one(block).batch_shape)
+    return levels.reshape(-1, *[1] * rank)
 
 
-def _means(block: Block) -> tuple[jax.Array, jax.Array]:
-    def spread(f: jax.Array, own: Any, side: Any) -> Any:
+def _one(block: Block) -> dist.Distribution:
+    """The distribution of the first sample: of which family they all are."""
+    f, own = jax.tree.map(lambda a: a[0], (block.outputs, block.own))
+    return block.likelihood.marginal(f, own, block.side)
+
+
+def _bracket(block: Block, level: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Values of y with less and with more than the level below them."""
+    if isinstance(_one(block), dist.Normal | EvenStudentT):
+
+        def spread(f: jax.Array, own: Any, side: Any) -> Any:
+            distribution = block.likelihood.marginal(f, own, side)
+            return distribution.mean, jnp.sqrt(distribution.variance)
+
+        mean, std = block.each(spread)
+        shape = (len(level), *mean.shape[1:])
+        low, high = jnp.min(mean - 64 * std, axis=0), jnp.max(mean + 64 * std, axis=0)
+        return jnp.broadcast_to(low, shape), jnp.broadcast_to(high, shape)
+
+    # deviations may be infinite, or far larger than what is asked for: draws are neither
+    def reach(f: jax.Array, own: Any, side: Any) -> Any:
         distribution = block.likelihood.marginal(f, own, side)
-        return distribution.mean, jnp.sqrt(distribution.variance)
+        least, most = _support(distribution)
+        return tuple(jnp.broadcast_to(a, distribution.batch_shape) for a in (least, most))
 
-    return block.each(spread)
+    least, most = block.each(reach)
+    least, most = jnp.min(least, axis=0), jnp.max(most, axis=0)
+    n = min(max(64, len(block.weights)), DRAWS)
+    drawn = draw_y(block, allocate(block.weights, n), block.key)
+    shape = (len(level), *drawn.shape[1:])
+    low = jnp.broadcast_to(jnp.min(drawn, axis=0), shape)
+    high = jnp.broadcast_to(jnp.max(drawn, axis=0), shape)
+    width = jnp.maximum(high - low, 1e-3 * jnp.maximum(jnp.abs(high), 1e-3))
+
+    def wider(state: Any) -> Any:
+        low, high, width, _, number = state
+        over = jax.lax.map(lambda y: _below(block, y), low) > level
+        under = jax.lax.map(lambda y: _below(block, y), high) < level
+        low = jnp.where(over, jnp.maximum(low - width, least), low)
+        high = jnp.where(under, jnp.minimum(high + width, most), high)
+        return low, high, 2 * width, jnp.any(over | under), number + 1
+
+    def going(state: Any) -> jax.Array:
+        return state[3] & (state[4] < DOUBLINGS)
+
+    start = (low, high, width, jnp.asarray(True), jnp.asarray(0))
+    return jax.lax.while_loop(going, wider, start)[:2]
 
 
 def _bisect(block: Block, levels: jax.Array) -> jax.Array:
     """Bisection of E_w[F(y | w)] = q for all inputs and levels at once, as (rows, levels, …)."""
-    mean, std = _means(block)
-    shape = (len(levels), *mean.shape[1:])
-    level = levels.astype(mean.dtype)
-    low = jnp.broadcast_to(jnp.min(mean - 64 * std, axis=0), shape)
-    high = jnp.broadcast_to(jnp.max(mean + 64 * std, axis=0), shape)
+    level = levels.astype(block.outputs.dtype)
+    low, high = _bracket(block, level)
 
     def halve(_: int, bracket: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         low, high = bracket
@@ -152,9 +199,8 @@ def _exact_shortest(block: Block, level: jax.Array) -> jax.Array:
 
 
 def _draws(block: Block) -> tuple[jax.Array, jax.Array]:
-    repeats = -(-DRAWS // len(block.weights))
-    index = jnp.repeat(jnp.arange(len(block.weights)), repeats)
-    return draw_y(block, index, block.key), block.weights[index] / repeats
+    n = max(DRAWS, min(len(block.weights), MOST_DRAWS))
+    return draw_y(block, allocate(block.weights, n), block.key), jnp.full((n,), 1 / n)
 
 
 def _share_below(block: Block, y: jax.Array) -> jax.Array:

@@ -86,24 +86,25 @@ def _log_likelihoods(block: Block) -> jax.Array:
     return picked.reshape(*picked.shape[:2], -1).sum(-1)
 
 
-def entropies(block: Block, repeats: int) -> Any:
-    """−E log p(y) and −E log p(y | w), from ``repeats`` draws of y for every sample."""
+def entropies(block: Block, n: int) -> Any:
+    """−E log p(y) and −E log p(y | w), from ``n`` draws of y."""
+    index = allocate(block.weights, n)
 
-    def one(sample: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        index, key = sample
-        y = draw_y(block, jnp.full((repeats,), index), key)
+    def one(drawn: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        place, y = drawn
+        each = _log_likelihoods(block._replace(y=y))
+        weights = block.weights.astype(each.dtype)[:, None]
+        return -jax.nn.logsumexp(each, axis=0, b=weights), -each[place]
 
-        def densities(y: jax.Array) -> tuple[jax.Array, jax.Array]:
-            each = _log_likelihoods(block._replace(y=y))
-            weights = block.weights.astype(each.dtype)[:, None]
-            return -jax.nn.logsumexp(each, axis=0, b=weights), -each[index]
+    total, inside = jax.lax.map(one, (index, draw_y(block, index, block.key)))
+    return total.mean(0), inside.mean(0)
 
-        total, inside = jax.vmap(densities)(y)
-        return total.mean(0), inside.mean(0)
 
-    count = len(block.weights)
-    total, inside = jax.lax.map(one, (jnp.arange(count), jax.random.split(block.key, count)))
-    return block.average(total), block.average(inside)
+def allocate(weights: jax.Array, n: int) -> jax.Array:
+    """``n`` places of samples, each as often as its weight asks for, evenly spaced."""
+    total = jnp.cumsum(weights)
+    places = jnp.searchsorted(total, total[-1] * (jnp.arange(n) + 0.5) / n)
+    return jnp.minimum(places, len(weights) - 1)
 
 
 def outputs(block: Block, extra: Any) -> Any:
