@@ -1,11 +1,12 @@
 """Decisions about classes: expectations are sums."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..data import as_array, check_finite
-from ..metrics.inputs import class_labels, class_probabilities, is_predictive
+from ..metrics.inputs import class_probabilities, is_predictive, labels
 from .options import Options, is_name, losses, named_actions
 
 
@@ -23,10 +24,20 @@ def for_classes(predictive: Any, loss: Any, actions: Any) -> Options:
     def perfect(cost: np.ndarray) -> np.ndarray:
         return np.sum(p * np.minimum(matrix.min(1), cost[..., None]), axis=-1)
 
-    def lost(y: Any) -> np.ndarray:
-        return matrix[class_labels(y, p), best]
+    return Options(
+        named[best], risk, expected, np.zeros(risk.shape), perfect, _Lost(matrix, best)
+    )
 
-    return Options(named[best], risk, expected, np.zeros(risk.shape), perfect, lost)
+
+@dataclass(frozen=True)
+class _Lost:
+    """What the chosen columns of a matrix cost."""
+
+    matrix: np.ndarray
+    best: np.ndarray
+
+    def __call__(self, y: Any) -> np.ndarray:
+        return self.matrix[labels(y, self.best.shape, len(self.matrix)), self.best]
 
 
 def _loss_matrix(loss: Any, actions: Any, classes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -38,11 +49,16 @@ def _loss_matrix(loss: Any, actions: Any, classes: int) -> tuple[np.ndarray, np.
                 f"for classes loss must be 'zero_one', a matrix (classes × actions) or a function "
                 f"of y and an action, got {loss!r}"
             )
+        if named is not None and named.dtype.kind not in "biuf":
+            raise ValueError(
+                f"actions for 'zero_one' must be labels 0 to {classes - 1}, got {actions!r}; for "
+                f"named actions give the loss as a matrix, as 1 - np.eye({classes}) for the classes"
+            )
         loss = np.not_equal
     if callable(loss):
         named = np.arange(classes) if named is None else named
-        labels = np.arange(classes)
-        columns = [losses(loss, labels, action, labels.shape) for action in named]
+        every = np.arange(classes)
+        columns = [losses(loss, every, action, every.shape) for action in named]
         return np.stack(columns, axis=1), named
     matrix = np.asarray(as_array(loss, "loss"), np.float64)
     if named is None and matrix.size:

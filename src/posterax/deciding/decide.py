@@ -11,7 +11,7 @@ import numpy as np
 
 from .._checks import whole
 from ..data import as_array, check_finite
-from ..metrics.inputs import aligned, is_predictive
+from ..metrics.inputs import is_predictive, of_examples
 from .classes import for_classes
 from .decision import Decision
 from .options import is_name
@@ -41,7 +41,8 @@ def decide(
         actions: the actions to choose from: numbers or names. For classes by default the classes,
             or the columns of the matrix; for a function of values the predictive's quantiles at
             1 %, 2 %, … 99 %.
-        abstain: what it costs to leave an example undecided (Chow 1970): a number, or one for each.
+        abstain: what it costs to leave an example undecided (Chow 1970): a number, or one for each
+            (of several labels an example, for each of them).
         samples: draws of y, where the risk comes from draws.
 
     Example:
@@ -82,7 +83,7 @@ def decide(
     cost = np.asarray(as_array(abstain, "abstain"), np.float64)
     check_finite("abstain", cost)
     if cost.shape != ():
-        cost = aligned(cost, options.risk.shape, "abstain")
+        cost = of_examples(cost, options.risk.shape, "abstain")
     undecided = options.risk > cost
     return Decision(
         _without(options.action, undecided, indices=actions is None),

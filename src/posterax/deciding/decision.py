@@ -19,6 +19,8 @@ class Realised(NamedTuple):
 class Decision:
     """Actions of least expected loss, one for each example; made by ``px.decide``.
 
+    It can be pickled; for values with a loss function of one's own, if that can.
+
     Example:
         >>> import posterax as px
         >>> decision = px.decide([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]], "zero_one", abstain=0.3)

@@ -1,6 +1,7 @@
 """Decisions about values of y: exact for losses of known optimum, by draws for others."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,27 +27,38 @@ def by_name(predictive: Any, loss: Any, samples: int) -> Options:
     action = predictive.mean if name == "squared" else predictive.quantile(level)
     action = np.asarray(action, np.float64)
 
-    def of(y: np.ndarray) -> np.ndarray:
-        above = y - action
-        each = np.square(above)
-        if name == "pinball":
-            each = scale * np.maximum(level * above, (level - 1) * above)
-        return each.reshape(*each.shape[: each.ndim - action.ndim + 1], -1).sum(-1)
-
+    lost = _LostByName(action, None if name == "squared" else level, scale)
     if name == "squared":
         risk = np.asarray(predictive.variance, np.float64).reshape(len(action), -1).sum(-1)
         error = np.zeros(risk.shape)
     else:
-        drawn = of(np.asarray(predictive.sample(samples), np.float64))
+        drawn = lost.of(np.asarray(predictive.sample(samples), np.float64))
         risk, error = drawn.mean(0), drawn.std(0) / np.sqrt(samples)
 
     def perfect(cost: np.ndarray) -> np.ndarray:
         return np.zeros(risk.shape) + np.minimum(cost, 0)
 
-    def lost(y: Any) -> np.ndarray:
-        return of(aligned(y, action.shape).astype(np.float64))
-
     return Options(action, risk, risk[:, None], error, perfect, lost)
+
+
+@dataclass(frozen=True)
+class _LostByName:
+    """What values cost by squared loss, or by pinball loss at a level."""
+
+    action: np.ndarray
+    level: float | None
+    scale: float
+
+    def __call__(self, y: Any) -> np.ndarray:
+        return self.of(aligned(y, self.action.shape).astype(np.float64))
+
+    def of(self, y: np.ndarray) -> np.ndarray:
+        above = y - self.action
+        if self.level is None:
+            each = np.square(above)
+        else:
+            each = self.scale * np.maximum(self.level * above, (self.level - 1) * above)
+        return each.reshape(*each.shape[: each.ndim - self.action.ndim + 1], -1).sum(-1)
 
 
 def for_values(predictive: Any, loss: Callable[..., Any], actions: Any, samples: int) -> Options:
@@ -79,11 +91,23 @@ def for_values(predictive: Any, loss: Callable[..., Any], actions: Any, samples:
     def perfect(cost: np.ndarray) -> np.ndarray:
         return np.minimum(least, cost).mean(0)
 
-    def lost(y: Any) -> np.ndarray:
-        y = aligned(y, targets).astype(np.float64)
-        return np.stack([losses(loss, y, action, (count,)) for action in named])[best, rows]
-
+    lost = _LostByFunction(loss, named, best, targets)
     return Options(
         named[best, rows] if own else named[best], expected.min(-1), expected,
         np.stack(errors)[best, rows], perfect, lost,
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _LostByFunction:
+    """What the chosen actions cost by a function."""
+
+    loss: Callable[..., Any]
+    actions: np.ndarray
+    best: np.ndarray
+    targets: tuple[int, ...]
+
+    def __call__(self, y: Any) -> np.ndarray:
+        y = aligned(y, self.targets).astype(np.float64)
+        each = [losses(self.loss, y, action, self.best.shape) for action in self.actions]
+        return np.stack(each)[self.best, np.arange(len(self.best))]

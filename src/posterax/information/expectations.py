@@ -18,7 +18,8 @@ from .quadrature import integrate
 Integrand = Callable[..., np.ndarray]  # of log p and log q
 WAYS = ("closed form", "sum", "quadrature", "Monte Carlo")
 BLOCK = 1024  # points a compiled call evaluates
-MOST_TERMS = 2**20  # of a sum over counts
+MOST_TERMS = 2**20  # of a sum over counts, in its last block
+AROUND = 40  # deviations below the mean, where a float64 probability is 0
 
 
 class Measured(NamedTuple):
@@ -26,8 +27,9 @@ class Measured(NamedTuple):
 
     ``how`` is ``"closed form"``, ``"sum"`` (over the values of a discrete distribution),
     ``"quadrature"`` or ``"Monte Carlo"``. ``error`` is the standard error of Monte Carlo, an
-    estimate of the error of quadrature and of what a sum leaves out, 0 for a closed form. Value and
-    error have the batch shape of the distributions.
+    estimate of the error of quadrature, for a sum what the probabilities lack to one (which they do
+    by what it leaves out, and by the rounding of ``log_prob``), 0 for a closed form. Value and error
+    have the batch shape of the distributions.
 
     Example:
         >>> import numpyro.distributions as dist
@@ -63,38 +65,82 @@ def _sum(p: Any, q: Any, integrand: Integrand, batch: tuple[int, ...]) -> Measur
     if x is None:
         return None
     x = x.reshape(len(x), *[1] * (len(batch) - len(p.batch_shape)), *x.shape[1:])
-    _, value, _ = _terms(p, q, integrand, x)
-    return Measured(np.broadcast_to(value, batch), np.zeros(batch), WAYS[1])
+    found = _terms(p, q, integrand, x)
+    value, error = (np.broadcast_to(a, batch) for a in (found.value, found.error))
+    return Measured(value, error, WAYS[1])
 
 
 def _count(p: Any, q: Any, integrand: Integrand, batch: tuple[int, ...]) -> Measured | None:
-    """Over counts from the least, until hardly any mass is left."""
+    """Over counts from the least that has mass, until hardly any is left."""
     if p.event_shape:
         return None
     low, high = de.bounds(p)
     if not np.all(np.isfinite(low)):
         return None
-    mass, value = np.zeros(batch), np.zeros(batch)
-    start, size, last = int(low.min()), BLOCK, high.max()
-    while start <= last and size <= MOST_TERMS:
-        x = jnp.arange(start, start + size).reshape(-1, *[1] * len(batch))
-        more_mass, more, late = _terms(p, q, integrand, x)
-        mass, value = mass + more_mass, value + more
-        left = np.abs(1 - mass)
-        if np.all((left < 1e-9) & ~(late > 1e-9 * (1 + np.abs(value)))):
-            return Measured(value, left * (1 + np.abs(value)), WAYS[1])
-        start, size = start + size, 2 * size
-    if start > last and np.all(np.abs(1 - mass) < 1e-6):
-        return Measured(value, np.abs(1 - mass) * (1 + np.abs(value)), WAYS[1])
+    least = int(low.min())
+    for start in dict.fromkeys((max(least, _first(p, least)), least)):
+        found = _count_from(p, q, integrand, batch, start, high.max())
+        if found is not None:
+            return found
     return None
 
 
-def _terms(p: Any, q: Any, integrand: Integrand, x: Any) -> tuple[np.ndarray, ...]:
-    """Σ p, Σ p g, and the share of the second half of the values in |p g|."""
+def _first(p: Any, least: int) -> int:
+    """Where counts begin to have mass, as far as mean and variance tell."""
+    try:
+        below = np.min(np.asarray(p.mean) - AROUND * np.sqrt(np.asarray(p.variance)))
+    except NotImplementedError:
+        return least
+    return int(below) if np.isfinite(below) else least
+
+
+def _count_from(
+    p: Any, q: Any, integrand: Integrand, batch: tuple[int, ...], start: int, last: float
+) -> Measured | None:
+    """Over counts from ``start``; None where they lack mass."""
+    sums = _Terms(*np.zeros((4, *batch)))
+    size = BLOCK
+    while start <= last and size <= MOST_TERMS:
+        x = jnp.arange(start, start + size).reshape(-1, *[1] * len(batch))
+        more = _terms(p, q, integrand, x)
+        sums = _Terms(
+            sums.mass + more.mass, sums.value + more.value, more.late,
+            np.maximum(sums.peak, more.peak),
+        )  # fmt: skip
+        start, size = start + size, 2 * size
+        # rounding of log_prob alone costs 1e-7 of a negative binomial's mass
+        near = np.abs(1 - sums.mass) < 1e-6
+        if np.all(near & ((start > last) | ~(sums.late > 1e-9 * (1 + np.abs(sums.value))))):
+            return Measured(sums.value, sums.error, WAYS[1])
+    return None
+
+
+class _Terms(NamedTuple):
+    """Sums over values of x."""
+
+    mass: np.ndarray  # Σ p
+    value: np.ndarray  # Σ p g
+    late: np.ndarray  # Σ |p g| over the second half of the last values
+    peak: np.ndarray  # the largest |g| where there is mass to speak of
+
+    @property
+    def error(self) -> np.ndarray:
+        return _missing(self.mass) * (1 + self.peak)
+
+
+def _terms(p: Any, q: Any, integrand: Integrand, x: Any) -> _Terms:
     logs = _logs(p, q, x)
     weight = np.exp(logs[0])
-    terms = weight * np.where(weight > 0, _values(integrand, logs), 0.0)
-    return weight.sum(0), terms.sum(0), np.abs(terms[len(terms) // 2 :]).sum(0)
+    values = np.where(weight > 0, _values(integrand, logs), 0.0)
+    terms = weight * values
+    peak = np.where((weight > 1e-9) & np.isfinite(values), np.abs(values), 0.0).max(0)
+    return _Terms(weight.sum(0), terms.sum(0), np.abs(terms[len(terms) // 2 :]).sum(0), peak)
+
+
+def _missing(mass: np.ndarray) -> np.ndarray:
+    """How far probabilities are from summing to one, as far as it is not rounding."""
+    off = np.abs(1 - mass)
+    return np.where(off > 1e-12, off, 0.0)
 
 
 def _quadrature(p: Any, q: Any, integrand: Integrand, batch: tuple[int, ...]) -> Measured | None:
@@ -132,11 +178,9 @@ def _quadrature(p: Any, q: Any, integrand: Integrand, batch: tuple[int, ...]) ->
         diverges = np.abs(ends).max(0) > 1e-3 * (1 + np.abs(crude))
         endless = np.where(diverges, np.sign(ends.sum(0)), endless)
     (mass, value), (_, error) = integrate(both, edges)
-    off = np.abs(1 - mass)
-    if not np.all(off < 1e-4):
+    if not np.all(np.abs(1 - mass) < 1e-4):
         return None
-    missing = np.where(off > 1e-12, off, 0.0)  # less is rounding
-    error = np.where(endless == 0, error + missing * (1 + peak), 0.0)
+    error = np.where(endless == 0, error + _missing(mass) * (1 + peak), 0.0)
     return Measured(np.where(endless == 0, value, np.copysign(np.inf, endless)), error, WAYS[2])
 
 

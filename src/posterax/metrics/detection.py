@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..data import as_array, check_finite
-from .inputs import is_predictive
+from ..data import check_finite
+from .inputs import is_predictive, plain_array
 from .uncertainty import SCORES, uncertainty_score
 
 
@@ -68,7 +68,7 @@ def detection_by_score(inside: Any, outside: Any) -> dict[str, Detection]:
 
 def _scores(given: Any, name: str, score: str) -> np.ndarray:
     if not is_predictive(given):
-        given = np.asarray(as_array(given, name), np.float64)
+        given = plain_array(given, name)
     if is_predictive(given) or given.ndim > 1:
         scores = np.ravel(uncertainty_score(given, score))
     else:

@@ -17,7 +17,18 @@ def is_predictive(given: Any) -> bool:
         >>> is_predictive([[0.5, 0.5]])
         False
     """
-    return hasattr(type(given), "log_prob")
+    # a distribution of numpyro, a posterior too, has a log_prob but is of no kind
+    return hasattr(type(given), "log_prob") and hasattr(given, "kind")
+
+
+def plain_array(given: Any, name: str) -> np.ndarray:
+    """What is no predictive as a float64 array."""
+    if hasattr(type(given), "log_prob"):
+        raise TypeError(
+            f"{name} must be a Predictive (posterior.predict makes one) or an array, "
+            f"got {type(given).__name__}"
+        )
+    return np.asarray(as_array(given, name), np.float64)
 
 
 def only_values(predictive: Any) -> None:
@@ -34,7 +45,7 @@ def only_values(predictive: Any) -> None:
 def values(given: Any, which: str = "mean") -> np.ndarray:
     """The mean or the median of a predictive of y in float64, or plain predictions as they are."""
     if not is_predictive(given):
-        found = np.asarray(as_array(given, "predictive"), np.float64)
+        found = plain_array(given, "predictive")
         check_finite("predictive", found)
         return found
     only_values(given)
@@ -53,7 +64,7 @@ def class_probabilities(given: Any, name: str = "probabilities") -> np.ndarray:
         if given.kind != "classification":
             raise ValueError(f"this is for classification; the predictive is of {given.kind}")
         given = given.mean
-    p = np.asarray(as_array(given, name), np.float64)
+    p = plain_array(given, name)
     if p.ndim < 2 or 0 in p.shape:
         raise ValueError(
             f"{name} must be a Predictive of classes or an array (N, K) with the classes last "
@@ -73,8 +84,12 @@ def class_probabilities(given: Any, name: str = "probabilities") -> np.ndarray:
 
 def class_labels(y: Any, p: np.ndarray) -> np.ndarray:
     """Labels 0 … K−1 in the shape of ``p`` without its last axis; (N, 1) is taken as (N,)."""
-    y = aligned(y, p.shape[:-1])
-    classes = p.shape[-1]
+    return labels(y, p.shape[:-1], p.shape[-1])
+
+
+def labels(y: Any, shape: tuple[int, ...], classes: int) -> np.ndarray:
+    """Labels 0 … K−1 in this shape."""
+    y = aligned(y, shape)
     fits = (y >= 0) & (y < classes) & (y == np.floor(y))
     if not np.all(fits):
         raise ValueError(f"y must hold labels 0 to {classes - 1}, got {y[~fits][0]}")
@@ -96,6 +111,14 @@ def aligned(y: Any, shape: tuple[int, ...], name: str = "y") -> np.ndarray:
     return y.reshape(shape)
 
 
+def of_examples(given: Any, shape: tuple[int, ...], name: str) -> np.ndarray:
+    """Numbers in the shape of the targets; one for each example counts for all of its targets."""
+    each = np.asarray(as_array(given, name), np.float64)
+    if shape and each.shape == shape[:1]:
+        each = np.broadcast_to(each.reshape(-1, *[1] * (len(shape) - 1)), shape)
+    return aligned(each, shape, name)
+
+
 def example_weights(weight: Any, shape: tuple[int, ...]) -> np.ndarray:
     """Weights of examples in the shape of the targets: all 1 where none are given.
 
@@ -103,10 +126,7 @@ def example_weights(weight: Any, shape: tuple[int, ...]) -> np.ndarray:
     """
     if weight is None:
         return np.ones(shape)
-    weight = np.asarray(as_array(weight, "weight"), np.float64)
-    if weight.shape == shape[:1]:
-        weight = np.broadcast_to(weight.reshape(-1, *[1] * (len(shape) - 1)), shape)
-    weight = aligned(weight, shape, "weight")
+    weight = of_examples(weight, shape, "weight")
     if np.any(weight < 0) or not weight.sum() > 0:
         raise ValueError("weight must be 0 or more, and not 0 everywhere")
     return weight

@@ -2,7 +2,7 @@ r"""What is gained where the least certain predictions are left to somebody else
 
 Examples are rejected in the order of an uncertainty score, the most uncertain first. Equal scores
 are rejected in random order, and the curves hold the expectation over it (with weights, in the
-order of these).
+order of these), that of errors the root of the expected mean square.
 """
 
 from typing import Any, NamedTuple
@@ -18,6 +18,9 @@ from .inputs import (
     values,
 )
 from .uncertainty import uncertainty_score
+
+ORDERS = (8, 1000)  # random ones to average over, the fewer the more examples there are
+EXAMPLES = 200_000  # in all of them together
 
 
 class Rejection(NamedTuple):
@@ -100,6 +103,9 @@ def rmse_rejection(
         score: a name for ``uncertainty_score``, or an uncertainty of your own for each example.
         weight: of each example.
 
+    Where equal scores leave the order open, the curve is the root of the expected mean square,
+    which lies a little above the expected root that ``rejection_area`` has.
+
     Example:
         >>> import numpy as np
         >>> from posterax.metrics import rmse_rejection
@@ -118,7 +124,9 @@ def rejection_area(
     """The area under the rejection curve, to be read between a random order's and an oracle's.
 
     Of accuracy for classes (larger is better), of the root mean squared error for regression
-    (smaller is better). The oracle rejects the largest error first.
+    (smaller is better). The oracle rejects the largest error first. Expectations over random orders
+    are exact for accuracy; the root of a mean has none in closed form, and its mean is over 8 to
+    1000 orders (1000 up to 200 examples), the same at every call.
 
     Example:
         >>> from posterax.metrics import rejection_area
@@ -137,8 +145,10 @@ def rejection_area(
         loss = 1 - right
 
     def area(scores: np.ndarray) -> float:
+        if regression:
+            return _mean_area(loss, scores, w)
         rejected, kept = _curve(loss, scores, w)
-        return _area(rejected, np.sqrt(kept) if regression else 1 - kept)
+        return _area(rejected, 1 - kept)
 
     return RejectionArea(area(scores), area(np.zeros_like(scores)), area(loss))
 
@@ -183,6 +193,23 @@ def _curve(
     mass = np.cumsum(weight)
     kept = np.cumsum(weight * mean[group[order]]) / mass
     return 1 - mass[::-1] / mass[-1], kept[::-1]
+
+
+def _mean_area(square: np.ndarray, scores: np.ndarray, weight: np.ndarray) -> float:
+    """The area under the curve of root mean squares, averaged over orders of equal scores."""
+    first = np.lexsort((weight, square, scores))  # whatever the order of the examples
+    first = first[weight[first] > 0]
+    square, scores, weight = square[first], scores[first], weight[first]
+    group = np.cumsum(np.diff(scores, prepend=scores[0]) > 0)
+    count = int(np.clip(EXAMPLES // len(group), *ORDERS)) if group[-1] + 1 < len(group) else 1
+    rng = np.random.default_rng(0)
+    areas = []
+    for _ in range(count):
+        order = np.lexsort((rng.random(len(group)), group))
+        w = weight[order]
+        kept = np.cumsum(w * square[order]) / np.cumsum(w)
+        areas.append(np.average(np.sqrt(kept), weights=w))
+    return float(np.mean(areas))
 
 
 def _area(rejected: np.ndarray, kept: np.ndarray) -> float:

@@ -90,8 +90,10 @@ def _below(block: Block, y: jax.Array) -> jax.Array:
         inside = distribution.cdf(jnp.clip(y, least, most))
         return jnp.where(y < least, 0, jnp.where(y > most, 1, inside))
 
-    # weights in float32 hardly ever sum to 1, and a level close to 1 would never be reached
-    return block.average(block.each(one)) / jnp.sum(block.weights)
+    each = block.each(one)
+    # small numbers are summed: a sum close to 1 would lose, in float32, how close it is
+    below, above = block.average(each), block.average(1 - each)
+    return jnp.where(below < above, below, 1 - above)
 
 
 def _support(distribution: dist.Distribution) -> tuple[Any, Any]:
