@@ -24,9 +24,7 @@ def for_classes(predictive: Any, loss: Any, actions: Any) -> Options:
     def perfect(cost: np.ndarray) -> np.ndarray:
         return np.sum(p * np.minimum(matrix.min(1), cost[..., None]), axis=-1)
 
-    return Options(
-        named[best], risk, expected, np.zeros(risk.shape), perfect, _Lost(matrix, best)
-    )
+    return Options(named[best], risk, expected, np.zeros(risk.shape), perfect, _Lost(matrix, best))
 
 
 @dataclass(frozen=True)

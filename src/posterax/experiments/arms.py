@@ -51,19 +51,21 @@ def _likelihood(settings: dict[str, float]) -> Method:
 
 RATES = (3e-4, 1e-3, 3e-3, 1e-2)
 POINTS = _grid(RATES)
-SCALED = _grid((1e-3, 3e-3), (0.3, 1.0))
+SCALES = (0.1, 0.3, 1.0)
+SCALED = _grid((1e-3, 3e-3), SCALES)
 ARMS = (
     Arm("nothing", True, _likelihood, POINTS),
     Arm("early stopping", True, _likelihood, POINTS, patience=3),
     Arm("BatchNorm", True, _likelihood, POINTS, "batch_norm"),
     Arm("LayerNorm", True, _likelihood, POINTS, "layer_norm"),
     Arm("dropout", True, _likelihood, POINTS, "dropout"),
+    Arm("weight decay", True, lambda s: MaximumAPosteriori(s["learning_rate"]), SCALED),
     Arm(
         "Bayes by Backprop", False,
         lambda s: BayesByBackprop(kl_weights="blundell", learning_rate=s["learning_rate"]),
         POINTS, prior=MIXTURE,
     ),
-    Arm("IVON", False, lambda s: IVON(s["learning_rate"]), _grid((0.5, 1.0), (0.3, 1.0))),
+    Arm("IVON", False, lambda s: IVON(s["learning_rate"]), _grid((0.5, 1.0), SCALES)),
     Arm(
         "MC dropout", False,
         lambda s: MCDropout(RATE, learning_rate=s["learning_rate"]), SCALED,
@@ -71,8 +73,7 @@ ARMS = (
     Arm("SWAG", False, lambda s: SWAG(training=MaximumAPosteriori(s["learning_rate"])), SCALED),
     Arm(
         "Laplace", False,
-        lambda s: Laplace("kronecker", learning_rate=s["learning_rate"]),
-        _grid((1e-3, 3e-3), (0.1, 0.3)),
+        lambda s: Laplace("kronecker", learning_rate=s["learning_rate"]), SCALED,
     ),
     Arm(
         "deep ensemble", False,

@@ -60,7 +60,8 @@ def run(
     """All arms, trainings and seeds; what the store has already is not made again."""
     size = BUDGETS[budget]
     digits, letters = load("mnist"), load("notmnist_test")
-    store = keep({"budget": budget, **size._asdict(), "angles": list(ANGLES)})
+    arms = {arm.name: list(arm.candidates) for arm in ARMS}
+    store = keep({"budget": budget, **size._asdict(), "angles": list(ANGLES), "arms": arms})
     shown = Shown(digits, letters, size)
     for arm in ARMS:
         settings = choose(arm, digits, size, store)

@@ -250,8 +250,8 @@ def draw(store: Store, path: Path) -> None:
                 if arm.point
                 else {"color": COLOURS[place], "marker": MARKERS[place], "markersize": 4.5}
             )
-            if arm.name == POINTS[-1]:
-                style |= {"marker": "x", "markersize": 4}
+            if arm.point and place >= len(DASHES):
+                style |= {"marker": "x+"[place - len(DASHES)], "markersize": 4}
             ax.plot(angles, line, label=arm.name, **style)
         ax.set(xlabel="angle by which digits are turned, °", xticks=angles[::3], ylim=(0, None))
         ax.set_title(label, fontsize="medium")

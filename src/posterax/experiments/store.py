@@ -53,6 +53,8 @@ class Store:
             began = time.perf_counter()
             made = make()
             self.runs[name] = made | {"seconds": round(time.perf_counter() - began, 2)}
+            if (now := facts()) != self.content["facts"]:  # a file that was begun elsewhere
+                self.runs[name]["facts"] = now
             self.write()
         return self.runs[name]
 
