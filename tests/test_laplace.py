@@ -99,6 +99,9 @@ def test_prior_precision_maximises_the_evidence(structure, precision):
     assert found.log_evidence.value == pytest.approx(-best.fun, abs=1e-3)
     covariance = np.linalg.inv(h + np.diag(np.exp(best.x)[owner] / 0.7**2))
     np.testing.assert_allclose(found.covariance(), covariance, rtol=2e-3, atol=1e-6)
+    # the log joint is quadratic: its expectation under q has no other terms than the evidence has
+    bound = px.selection.elbo(found, TRUTH.data)
+    assert abs(bound.value + best.fun) < max(5 * bound.error, 2e-3)
 
 
 def test_what_float32_rounds_off_is_no_knowledge():

@@ -1,10 +1,12 @@
 """Metrics against scikit-learn, closed forms and values by hand; arrays that must not broadcast."""
 
+import copy
 import importlib
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,24 +21,30 @@ from posterax.posteriors import MeanFieldGaussian
 from posterax.predictive import Targets
 
 X = np.linspace(-1, 1, 12, dtype="float32")[:, None]
+module = importlib.import_module("posterax.metrics.crps")
+
+
+def line(p, x):
+    """One for all: what is compiled for a network serves the next one of the same function."""
+    return jnp.concatenate([x, jnp.ones_like(x)], 1) @ p["w"]
 
 
 def predictive_of(likelihood, outputs, targets, *, spread=0.5, samples=7, scale=1.0):
     """A predictive of a mean-field posterior made by hand: no fit."""
     w = scale * jax.random.normal(jax.random.key(7), (2, outputs))
-    network = {"w": w}, lambda p, x: jnp.concatenate([x, jnp.ones_like(x)], 1) @ p["w"]
-    model = px.Model(network, None, likelihood).for_targets(targets.inner, jnp.float32)
+    model = px.Model(({"w": w}, line), None, likelihood).for_targets(targets.inner, jnp.float32)
     rho = jax.tree.map(lambda a: jnp.full(a.shape, np.log(np.expm1(spread))), model.parameters)
     posterior = MeanFieldGaussian(model, model.network.state, targets, mu=model.parameters, rho=rho)
     return posterior.predict(X, samples=samples, key=0)
 
 
 ONE, TWO = Targets((), (1,)), Targets((2,), (2,))
+GAUSSIAN, POISSON = lk.Gaussian(0.3), lk.Poisson()
 
 
 @pytest.fixture(scope="module")
 def gaussian():
-    return predictive_of(lk.Gaussian(0.3), 1, ONE)
+    return predictive_of(GAUSSIAN, 1, ONE)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +54,7 @@ def classes():
 
 @pytest.fixture(scope="module")
 def counts():
-    return predictive_of(lk.Poisson(), 1, ONE)
+    return predictive_of(POISSON, 1, ONE)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +116,7 @@ def normal_crps(mean, std, y):
 
 
 def test_crps_of_one_gaussian_has_its_closed_form():
-    predictive = predictive_of(lk.Gaussian(0.3), 1, ONE, samples=1)
+    predictive = predictive_of(GAUSSIAN, 1, ONE, spread=1e-7)
     y = predictive.mean + 0.3 * np.linspace(-6, 6, 12)
     expected = normal_crps(predictive.mean, 0.3, y)
     np.testing.assert_allclose(mt.crps_each(predictive, y), expected, rtol=2e-5, atol=1e-6)
@@ -125,6 +133,35 @@ def test_crps_of_a_mixture_is_its_integral(gaussian):
     integral = np.trapezoid(np.square(below - (z >= y)), dx=z[1, 0] - z[0, 0], axis=0)
     # a step of height at most 1 inside a grid cell of 5e-4 costs at most half of it
     np.testing.assert_allclose(mt.crps_each(gaussian, y), integral, atol=3e-4)
+
+
+def test_crps_of_many_samples_is_an_integral(gaussian, monkeypatch):
+    """Forced for 7 samples; pairs of 64,000 would take minutes."""
+    y = np.linspace(-3, 3, 12)
+    light = copy.copy(gaussian)  # one sample that hardly counts must not widen the range
+    weights = jnp.array([1e-12, *[1 / 6] * 6], jnp.float32)
+    light._particles = gaussian._particles._replace(weights=weights)
+    pairs = [mt.crps_each(each, y) for each in (gaussian, light)]
+    monkeypatch.setattr(module, "PAIRS", 3)
+    for each, expected in zip((gaussian, light), pairs, strict=True):
+        found = module._exact(each, y, module._of_many_gaussians)
+        np.testing.assert_array_equal(mt.crps_each(each, y), found)
+        np.testing.assert_allclose(found, expected, rtol=2e-5)
+    monkeypatch.undo()
+    many = copy.copy(gaussian)
+    for many.samples, way in ((1024, module._of_gaussians), (1025, module._of_many_gaussians)):
+        assert module._reduction(many) is way
+
+
+@pytest.mark.slow
+def test_crps_of_many_narrow_gaussians_goes_through_quantiles(monkeypatch):
+    narrow = predictive_of(lk.Gaussian(1e-4), 1, ONE)
+    y = np.linspace(-3, 3, 12)
+    pairs = mt.crps_each(narrow, y)
+    monkeypatch.setattr(module, "PAIRS", 3)
+    assert np.all(np.isnan(module._exact(narrow, y, module._of_many_gaussians)))
+    # steps of a seventh between 200 levels
+    np.testing.assert_allclose(mt.crps_each(narrow, y), pairs, rtol=0.02)
 
 
 def test_crps_by_quantiles_errs_as_little_as_it_says():
@@ -147,6 +184,7 @@ def test_crps_by_quantiles_errs_as_little_as_it_says():
     np.testing.assert_allclose(mt.crps(Standard(), y), 2 * np.mean(pinball), atol=1.1e-3)
 
 
+@pytest.mark.slow
 def test_crps_of_student_t_goes_through_quantiles():
     predictive = predictive_of(lk.StudentT(5.0, 0.3), 1, ONE, samples=1)
     apart = np.linspace(-2, 2, 12)
@@ -171,12 +209,37 @@ def test_crps_of_many_counts_goes_through_quantiles(counts, monkeypatch):
     """Forced: one that fits the sum by quantiles of draws, which are 1001 for 7 samples."""
     y = np.array([0, 0, 1, 2, 3, 5, 0, 1, 2, 3, 4, 5])
     summed = mt.crps_each(counts, y)
-    module = importlib.import_module("posterax.metrics.crps")
     monkeypatch.setattr(module, "_of_counts", lambda block, _: (jnp.full(12, jnp.nan),))
     # |Y − y| has a deviation of at most std; four standard errors of each mean
     np.testing.assert_array_less(
         np.abs(mt.crps_each(counts, y) - summed), 4 * counts.std / np.sqrt(1001) + 1e-3
     )
+
+
+MULTINOMIAL = lk.From(lambda f: dist.Multinomial(10, logits=f), kind="counts")
+
+
+def test_crps_of_counts_that_hang_together_is_not_a_sum(monkeypatch):
+    monkeypatch.setattr(module, "_by_quantiles", lambda predictive, y: y)
+    predictive = predictive_of(MULTINOMIAL, 3, Targets((3,), (3,)), samples=1)
+    y = np.tile([5, 3, 2], (12, 1))
+    np.testing.assert_array_equal(mt.crps_each(predictive, y), y)
+
+
+@pytest.mark.slow
+def test_crps_of_counts_that_hang_together_goes_through_quantiles():
+    predictive = predictive_of(MULTINOMIAL, 3, Targets((3,), (3,)), samples=1)
+    p = jax.nn.softmax(predictive.outputs()[0].astype(np.float64))
+    y, k = np.tile([5, 3, 2], (12, 1)), np.arange(11)[:, None, None]
+    expected = np.square(stats.binom(10, p).cdf(k) - (k >= y)).sum(0)
+    # |Y − y| has a deviation of at most std; four standard errors of 1000 draws
+    allowed = 4 * predictive.std / np.sqrt(1000) + 1e-3
+    np.testing.assert_array_less(np.abs(mt.crps_each(predictive, y) - expected), allowed)
+    # independent ones are written as one event too, and summed each alone
+    apart = lk.From(lambda f: dist.Poisson(jnp.exp(f)).to_event(1), kind="counts")
+    predictive, y = predictive_of(apart, 2, TWO), np.tile([5, 3], (12, 1))
+    expected = mt.crps_each(predictive_of(POISSON, 2, TWO), y)
+    np.testing.assert_allclose(mt.crps_each(predictive, y), expected, rtol=1e-6)
 
 
 def test_crps_of_several_outputs_is_for_each_alone():
@@ -193,20 +256,33 @@ def test_crps_of_several_outputs_is_for_each_alone():
 # -- calibration
 
 
-@pytest.mark.parametrize("adaptive", [False, True])
 @pytest.mark.parametrize("bins", [1, 5, 15])
-def test_reliability_agrees_with_scikit_learn(forecasts, bins, adaptive):
+def test_reliability_agrees_with_scikit_learn(forecasts, bins):
     p, y, _ = forecasts
-    found = mt.reliability(p, y, bins=bins, adaptive=adaptive)
-    strategy = "quantile" if adaptive else "uniform"
+    found = mt.reliability(p, y, bins=bins)
     right = p.argmax(1) == y
-    share, mean = calibration_curve(right, p.max(1), n_bins=bins, strategy=strategy)
+    share, mean = calibration_curve(right, p.max(1), n_bins=bins)
     used = found.count > 0
     assert used.sum() == len(share)
     assert np.all(np.isnan(found.accuracy[~used]))
     np.testing.assert_allclose(found.accuracy[used], share, rtol=1e-12)
     np.testing.assert_allclose(found.confidence[used], mean, rtol=1e-12)
     assert found.count.sum() == 300
+
+
+@pytest.mark.parametrize("bins", [1, 7, 15])
+def test_adaptive_bins_end_at_the_confidence_that_fills_them(forecasts, bins):
+    p, y, _ = forecasts
+    confidence, right = p.max(1), p.argmax(1) == y
+    # the least confidence that k/bins of the examples do not exceed
+    ends = np.sort(confidence)[[-(-300 * k // bins) - 1 for k in range(1, bins)]]
+    place = (confidence[:, None] > ends).sum(1)
+    for weight in (None, np.ones(300)):
+        found = mt.reliability(p, y, bins=bins, adaptive=True, weight=weight)
+        np.testing.assert_array_equal(found.count, np.bincount(place, minlength=bins))
+        for k in np.unique(place):
+            np.testing.assert_allclose(found.accuracy[k], right[place == k].mean())
+            np.testing.assert_allclose(found.confidence[k], confidence[place == k].mean())
 
 
 def test_calibration_errors_by_hand():
@@ -229,7 +305,8 @@ def test_weights_count_like_repeated_examples(forecasts):
     often = np.arange(300) % 3
     again = np.repeat(np.arange(300), often)
     for metric in (
-        mt.expected_calibration_error, mt.maximum_calibration_error, mt.brier_score, mt.sharpness,
+        mt.expected_calibration_error, mt.maximum_calibration_error, mt.adaptive_calibration_error,
+        mt.brier_score, mt.sharpness,
     ):  # fmt: skip
         arguments = (p,) if metric is mt.sharpness else (p, y)
         repeated = (a[again] for a in arguments)
@@ -300,7 +377,7 @@ def test_a_true_predictive_is_calibrated_and_a_narrow_one_is_not():
 
     That has mean 1/6 and variance 1/45 in the limit.
     """
-    true = predictive_of(lk.Gaussian(0.3), 1, ONE, samples=1)
+    true = predictive_of(GAUSSIAN, 1, ONE, spread=1e-7)
     n, repeats = 12, 40
     drawn = true.mean + 0.3 * np.random.default_rng(0).normal(size=(repeats, n))
     errors = [mt.quantile_calibration_error(true, y) for y in drawn]
@@ -313,7 +390,7 @@ def test_a_true_predictive_is_calibrated_and_a_narrow_one_is_not():
 
 def test_quantile_calibration_of_counts_is_uniform_under_the_truth():
     """Every count weighted by its probability: the share below level q is q exactly."""
-    predictive = predictive_of(lk.Poisson(), 1, ONE, samples=1, spread=1e-6)
+    predictive = predictive_of(POISSON, 1, ONE, spread=1e-6)
     rate = np.exp(predictive.outputs().astype(np.float64)[0, :, 0])
     levels = np.array([0.05, 0.3, 0.77])
     observed = np.zeros(3)
@@ -378,6 +455,34 @@ def test_rmse_rejection(gaussian):
     )
 
 
+class Zero:
+    """Predicts 0 for each of n examples."""
+
+    kind = "regression"
+
+    def __init__(self, n):
+        self.mean = np.zeros(n)
+
+    def log_prob(self, y):
+        raise NotImplementedError
+
+
+def test_nothing_is_gained_in_random_order():
+    rng = np.random.default_rng(0)
+    y = rng.standard_t(3, 20)  # a few errors are most of them: the root of a mean is no mean root
+    for weight in (None, rng.uniform(0.1, 2, 20)):
+        found = mt.rejection_area(Zero(20), y, np.zeros(20), weight=weight)
+        assert found.gained == 0
+        areas = [
+            mt.rmse_rejection(Zero(20), y, rng.random(20), weight=weight).area for _ in range(1000)
+        ]
+        # of these and of the 1000 orders that it averages over
+        assert abs(np.mean(areas) - found.random) < 4 * np.std(areas) * np.sqrt(2 / 1000)
+        assert mt.root_mean_squared_error(Zero(20), y, weight=weight) > 1.02 * found.random
+    back = mt.rejection_area(Zero(20), y[::-1], np.zeros(20))
+    np.testing.assert_allclose(back, mt.rejection_area(Zero(20), y, np.zeros(20)), rtol=1e-12)
+
+
 # -- detection
 
 
@@ -420,7 +525,7 @@ def test_uncertainty_scores(classes, gaussian):
     found = mt.uncertainty_score(classes, "variance")
     np.testing.assert_allclose(found, classes.variance.sum(-1), rtol=1e-6)
     np.testing.assert_allclose(mt.uncertainty_score(classes, "confidence"), 1 - p.max(1), rtol=1e-5)
-    two = predictive_of(lk.Gaussian(0.3), 2, TWO)
+    two = predictive_of(GAUSSIAN, 2, TWO)
     np.testing.assert_allclose(mt.uncertainty_score(two), two.total.sum(-1), rtol=1e-6)
     assert mt.uncertainty_score(gaussian, "variance").shape == (12,)
 
@@ -428,19 +533,25 @@ def test_uncertainty_scores(classes, gaussian):
 # -- all at once, and what is refused
 
 
-def test_summary_has_what_fits(gaussian, classes, counts):
+@pytest.mark.parametrize(
+    "likelihood", [GAUSSIAN, pytest.param(POISSON, marks=pytest.mark.slow)], ids=lambda l: l.kind
+)
+def test_summary_of_values_has_what_fits(likelihood):
+    predictive, y = predictive_of(likelihood, 1, ONE), np.arange(12) % 3
+    found = mt.summary(predictive, y, level=0.5)
+    assert found["crps"] == mt.crps(predictive, y)
+    assert found["coverage"] == mt.coverage(predictive, y, 0.5)
+    assert found["interval_score"] == mt.interval_score(predictive, y, 0.5)
+    assert "brier_score" not in found
+    assert all(isinstance(value, float) and np.isfinite(value) for value in found.values())
+
+
+def test_summary_of_classes_has_what_fits(classes):
     y = np.arange(12) % 3
     found = mt.summary(classes, y)
     assert found["brier_score"] == mt.brier_score(classes, y)
     assert "crps" not in found
     assert found == pytest.approx(mt.summary(np.asarray(classes.mean), y), rel=1e-4)
-    for predictive in (gaussian, counts):
-        found = mt.summary(predictive, y, level=0.5)
-        assert found["crps"] == mt.crps(predictive, y)
-        assert found["coverage"] == mt.coverage(predictive, y, 0.5)
-        assert found["interval_score"] == mt.interval_score(predictive, y, 0.5)
-        assert "brier_score" not in found
-        assert all(isinstance(value, float) and np.isfinite(value) for value in found.values())
 
 
 def test_targets_in_a_column_are_the_same_and_others_are_refused(gaussian, classes):
@@ -510,3 +621,9 @@ def test_metrics_of_the_other_kind_are_refused(gaussian, classes):
         mt.uncertainty_score(gaussian, "confidence")
     with pytest.raises(TypeError, match="predictive"):
         mt.crps(np.zeros(3), np.zeros(3))
+
+
+@pytest.mark.parametrize("metric", [mt.crps, mt.brier_score, mt.coverage, mt.summary])
+def test_a_distribution_is_no_predictive(metric):
+    with pytest.raises(TypeError, match=r"redictive.*posterior\.predict.*Normal"):
+        metric(dist.Normal(jnp.zeros(3), 1.0), np.zeros(3))

@@ -18,8 +18,16 @@ from scipy import stats
 import posterax as px
 from posterax import likelihoods as lk
 from posterax.plot import style
-from posterax.posteriors import Draws, Evidence, MeanFieldGaussian, Point, Record
+from posterax.posteriors import (
+    Draws,
+    Evidence,
+    LaplaceGaussian,
+    MeanFieldGaussian,
+    Point,
+    Record,
+)
 from posterax.predictive import Targets
+from posterax.selection import Score
 
 ONE, CLASS = Targets((), (1,)), Targets((), ())
 X = np.linspace(-1, 1, 8, dtype="float32")[:, None]
@@ -288,6 +296,19 @@ def test_weights_beside_priors_of_their_own(axes):
     np.testing.assert_allclose(prior, 0.85 * known / known.max(), rtol=1e-3)
 
 
+def test_weights_beside_the_prior_that_laplace_tuned(axes):
+    base = posterior_of(lk.Gaussian(0.3), 1, ONE)
+    block = {"leaves": "network.w", "deviation": jnp.ones((2, 1))}
+    tuned = LaplaceGaussian(
+        base.model, base.state, ONE, mu=base.mu, blocks={"w": block}, linearised=True,
+        prior_factors={"all": jnp.asarray(16.0)},
+    )  # fmt: skip
+    px.plot.weights(axes, tuned, ["w[1, 0]"])
+    at, prior = artist(axes, "prior").get_data()
+    known = stats.norm(0, 2 / 4).pdf(at)
+    np.testing.assert_allclose(prior, 0.85 * known / known.max(), rtol=1e-3, atol=1e-6)
+
+
 def test_signal_to_noise(axes):
     mu = np.concatenate([RNG.normal(size=398), [0.0, 1e-30]]).reshape(2, 200)
     sigma = RNG.uniform(0.1, 1, (2, 200))
@@ -494,6 +515,16 @@ def test_comparison_of_frames_and_of_models(axes):
     np.testing.assert_allclose(artist(pair[1], "value").get_xydata(), [[0, 1], [-7, 0]])
     (bars,) = artist(pair[1], "± 2")[2]
     np.testing.assert_allclose(bars.get_segments()[0][:, 0], [-8, -6])  # √(0.3² + 0.4²) = 0.5
+    for by in ("loo", "waic", "heldout"):
+        each = [Score(by, np.array(v), np.ones(2), np.zeros(2)) for v in ([-1, -3.0], [-2, -4.0])]
+        for table in (px.compare(each), px.compare(each).to_pandas()):
+            pair = Figure().subplots(1, 2)
+            px.plot.comparison(pair, table)
+            assert [panel.get_xlabel() for panel in pair] == [by, "difference"]
+            np.testing.assert_allclose(artist(pair[0], "value").get_xydata(), [[-4, 1], [-6, 0]])
+            (bars,) = artist(pair[0], "± 2")[2]
+            # √(2 · 2) twice to each side
+            np.testing.assert_allclose(bars.get_segments()[0][:, 0], [-8, 0])
 
 
 # -- what cannot be drawn

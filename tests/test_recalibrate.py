@@ -22,9 +22,9 @@ LEVEL = 0.9
 SPLITS, HELD, NEW = 50, 99, 200
 
 
-def posterior_of(likelihood, outputs, targets, draws):
+def posterior_of(likelihood, outputs, targets, draws, inputs=2):
     """Hand-made draws of a linear network, f = x w: no fit is needed."""
-    net = {"w": jnp.zeros((2, outputs))}, lambda p, x: x @ p["w"]
+    net = {"w": jnp.zeros((inputs, outputs))}, lambda p, x: x @ p["w"]
     model = px.Model(net, None, likelihood).for_targets(targets.inner, jnp.float32)
     w = px.Parameters({"w": jnp.asarray(draws, "float32")[None]}, {})
     return Draws(
@@ -111,6 +111,25 @@ def test_temperature_of_averaged_draws(held_out):
     with jax.no_tracing():  # T is an argument of one compiled program
         better = np.where(np.arange(300) % 2, y, predictive.mode)
         assert rc.Temperature.fit(predictive, better).value < found.value
+
+
+def test_temperature_of_the_average():
+    """Draws that are sure and disagree: no temperature of theirs makes the average sure."""
+    rng = np.random.default_rng(2)
+    w = 20 * np.array([[[1.0, -1.0], [0.0, 0.0]]] * 3 + [[[-1.0, 1.0], [0.0, 0.0]]])
+    predictive = posterior_of(lk.Categorical(), 2, Targets((), ()), w).predict(
+        rng.choice([-1.0, 1.0], size=(300, 2)).astype("float32")
+    )
+    y = np.where(rng.random(300) < 0.95, predictive.mode, 1 - predictive.mode)
+    draws, average = (rc.Temperature.fit(predictive, y, of=of) for of in ("draws", "average"))
+    assert draws.after > draws.before - 0.01
+    assert average.after < average.before - 0.05
+    assert average == rc.Temperature.fit(np.asarray(predictive.mean), y, of="average")
+    p = average(predictive)
+    assert -np.mean(np.log(p[np.arange(300), y])) == pytest.approx(average.after)
+    assert "average" in repr(average)
+    with pytest.raises(ValueError, match="of must be"):
+        rc.Temperature.fit(predictive, y, of="mean")
 
 
 def test_temperature_keeps_the_most_probable_class_of_one_draw(rng):
@@ -266,6 +285,55 @@ def test_isotonic_of_counts(rng):
     assert stats.kstest(reached, "uniform").statistic < pit_bound(n, n, 44)
     drawn = few.sample(50)
     np.testing.assert_array_equal(drawn, np.round(drawn))
+
+
+def test_isotonic_in_single_precision():
+    """A Predictive in float32, whose F close to 1 is rounded and whose weights do not sum to 1."""
+    rng = np.random.default_rng(4)
+    draws = np.concatenate([rng.normal(size=(75, 1, 1)), np.zeros((75, 1, 1))], 1)
+    base = posterior_of(lk.Gaussian(1.0), 1, Targets((), (1,)), draws)
+    y = np.linspace(-12, 12, 512)
+    x = np.tile(np.float32([[0.3, 0]]), (512, 1))
+    few, many = base.predict(x[:2]), base.predict(x)
+    for edge in (1e-2, 1e-6):
+        isotonic = rc.Isotonic((0, edge, 0.4, 1 - edge, 1), (0, 1 / 76, 0.5, 75 / 76, 1), 75)
+        mass, centre = np.diff(isotonic(many).cdf(y), prepend=0), y - (y[1] - y[0]) / 2
+        mean = np.sum(mass * centre)
+        variance = np.sum(mass * (centre - mean) ** 2)
+        one = isotonic(few)
+        np.testing.assert_allclose(one.mean, mean, atol=0.01 * np.sqrt(variance))
+        np.testing.assert_allclose(one.variance, variance, rtol=0.01)
+        np.testing.assert_allclose(one.sample(2000).var(0), variance, rtol=0.02)
+        np.testing.assert_array_less(np.abs(one.quantile([1e-30, 1 - 1e-15])), 14)
+
+
+def test_isotonic_counts_are_those_of_their_own_cdf():
+    """Rates of 0.4 to 3000; and draws that disagree by a factor of 1000, where most are zeros."""
+    draws = np.stack([np.ones(10), [0.0] * 9 + [7.0], 0.1 * np.arange(-4.5, 5)], 1)[:, :, None]
+    base = posterior_of(lk.Poisson(), 1, Targets((), (1,)), draws, inputs=3)
+    x = np.float32([[-1, 0, 1], [0, 0, 1], [4, 0, 1], [8, 0, 1], [-1, 1, 0]])
+    ends = [20, 30, 300, 9000, 900]
+    # too narrow, and shifted
+    isotonic = rc.Isotonic((0, 0.001, 0.3, 0.99, 1), (0, 0.02, 0.5, 0.97, 1), 75)
+    few = isotonic(base.predict(x))
+    drawn = few.sample(4000)
+    np.testing.assert_array_equal(drawn, np.floor(drawn))
+    assert few.quantile(0.0).min() >= 0
+    q = np.array([0.01, 0.2, 0.5, 0.9, 0.99])
+    found = few.quantile(q)
+    counts = np.concatenate([np.arange(end) for end in ends])
+    every = isotonic(base.predict(np.repeat(x, ends, axis=0))).cdf(counts)
+    for i, below in enumerate(np.split(every, np.cumsum(ends)[:-1])):
+        k = np.arange(len(below))
+        mean = np.sum(1 - below)
+        variance = np.sum((2 * k + 1) * (1 - below)) - mean**2
+        assert few.mean[i] == pytest.approx(mean, abs=0.003 * np.sqrt(variance))
+        assert few.variance[i] == pytest.approx(variance, rel=0.01)
+        at = np.searchsorted(below, q)
+        np.testing.assert_allclose(found[:, i], at, atol=0.03 * np.sqrt(variance))
+        # one draw in each of 4000 layers of levels: far less than chance
+        share = (drawn[:, i, None] <= at).mean(0)
+        np.testing.assert_allclose(share, below[at], atol=0.002)
 
 
 @given(st.integers(1, 500), st.integers(1, 60))
@@ -425,7 +493,7 @@ def test_held_out_rows_themselves_are_covered(score, shift, rng):
 
 def test_order_statistic():
     scores = np.arange(1.0, 10.0)
-    for level, expected in [(0.9, 9), (0.7, 7), (0.71, 8), (0.1, 1), (0.91, np.inf)]:
+    for level, expected in [(0.9, 9), (0.7, 7), (0.71, 8), (0.1, 1), (0.91, np.inf), (1e-11, 1)]:
         assert order_statistic(scores, level) == expected
     # 100 · 0.55 is a little more than 55 in floating point
     assert order_statistic(np.arange(1.0, 100.0), 0.55) == 55
@@ -487,6 +555,7 @@ def test_intervals_of_counts():
 
 FITTED = [
     rc.Temperature(1.5, 100, 0.5, 0.4),
+    rc.Temperature(1.5, 100, 0.5, 0.4, "average"),
     rc.Spread(1.2, 100),
     rc.Spread((1.2, 0.8), 100),
     rc.Isotonic((0, 0.2, 1), (0, 0.5, 1), 1),
@@ -537,6 +606,10 @@ def test_refusals(held_out):
     ]:
         with pytest.raises(ValueError, match=instead):
             fit(predictive, np.zeros(20))
+    with pytest.raises(ValueError, match=r"Spread is for regression.*: use px.recalibrate.Temp"):
+        rc.Spread(1.2, 100)(classes)
+    with pytest.raises(ValueError, match=r"Spread is for regression.*: use px.recalibrate.Iso"):
+        rc.Spread(1.2, 100)(Rate(np.ones(20), 1.0))
     for call, reason in [
         (lambda: rc.ConformalInterval.fit(line, np.zeros(19)), "shape"),
         (lambda: rc.ConformalInterval.fit(line, np.full(20, np.nan)), "y"),
@@ -565,7 +638,7 @@ def test_intervals_on_diabetes():
     rng = np.random.default_rng(0)
     order = rng.permutation(len(y))
     seen, rest = order[:200], order[200:]
-    regressor = px.BayesianRegressor(steps=500, members=2, random_state=0).fit(x[seen], y[seen])
+    regressor = px.BayesianRegressor(steps=100, members=1, random_state=0).fit(x[seen], y[seen])
     predictive, y = regressor.predictive(x[rest]), y[rest]
     low, high = predictive.interval(0.9)
     bands = {
@@ -596,7 +669,7 @@ def test_sets_on_digits():
     rng = np.random.default_rng(0)
     order = rng.permutation(len(y))
     seen, rest = order[:100], order[100:]
-    classifier = px.BayesianClassifier(steps=500, members=2, random_state=0).fit(x[seen], y[seen])
+    classifier = px.BayesianClassifier(steps=100, members=1, random_state=0).fit(x[seen], y[seen])
     p = classifier.predict_proba(x)
     half = len(rest) // 2
     for name, options in SCORES.items():

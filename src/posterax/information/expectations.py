@@ -27,9 +27,9 @@ class Measured(NamedTuple):
 
     ``how`` is ``"closed form"``, ``"sum"`` (over the values of a discrete distribution),
     ``"quadrature"`` or ``"Monte Carlo"``. ``error`` is the standard error of Monte Carlo, an
-    estimate of the error of quadrature, for a sum what the probabilities lack to one (which they do
-    by what it leaves out, and by the rounding of ``log_prob``), 0 for a closed form. Value and error
-    have the batch shape of the distributions.
+    estimate of the error of quadrature, for a sum what its probabilities are away from one (by what
+    it leaves out, and by the rounding of ``log_prob``) times the largest term, 0 for a closed form.
+    Value and error have the batch shape of the distributions.
 
     Example:
         >>> import numpyro.distributions as dist

@@ -56,7 +56,8 @@ def reliability(
     confidence = p.max(-1).ravel()
     edges = np.linspace(0, 1, bins + 1)
     if adaptive:  # confidences that occur, so that weights count like repeated examples
-        edges = np.quantile(confidence, edges, weights=w, method="inverted_cdf")
+        shares = np.arange(bins + 1) / bins  # rounded as k/n are, which linspace's are not
+        edges = np.quantile(confidence, shares, weights=w, method="inverted_cdf")
     place = np.searchsorted(edges[1:-1], confidence)
 
     def total(values: np.ndarray) -> np.ndarray:

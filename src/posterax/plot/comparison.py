@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+COMPARED = {"score", "se", "difference", "difference_se"}  # columns of px.compare's table
+
+
 class Cell(NamedTuple):
     """A score of a method: its value, standard error, and the repeats behind them."""
 
@@ -37,7 +40,7 @@ def comparison(
         table: ``{method: {score: value}}``, where a value is a number, a tuple (value, standard
             error) or a list of repeats, whose mean and standard error are drawn; or a data frame
             with a row for each method and a column for each score, where rows with the same name
-            are repeats; or what ``px.compare`` returns.
+            are repeats; or what ``px.compare`` returns, and its ``to_pandas()``.
         scores: which of them, in this order (default: all).
         errors: how many standard errors a bar reaches.
         title: above the (first) axes.
@@ -138,11 +141,14 @@ def _cells(table: Any) -> dict[str, dict[str, Cell]]:
     from ..selection import Comparison
 
     if isinstance(table, Comparison):
+        table = table.to_pandas()
+    if hasattr(table, "iterrows") and set(table.columns) >= COMPARED:
         table = {
-            name: {table.by: (score[0], score[1]), "difference": (gap, error)}
-            for name, score, gap, error in zip(
-                table.names, table.scores, table.differences, table.difference_errors, strict=True
-            )
+            name: {
+                str(table.index.name or "score"): (row["score"], row["se"]),
+                "difference": (row["difference"], row["difference_se"]),
+            }
+            for name, row in table.iterrows()
         }
     elif hasattr(table, "iterrows"):
         table = _of_frame(table)

@@ -12,6 +12,7 @@ from .._checks import whole
 from .._tree import named_leaves
 from ..networks.parts import Where
 from ..posteriors import Posterior
+from ..posteriors.laplace import priors_of
 from ..priors import Flat, Grid, Prior, is_prior
 from .marginals import (
     Marginal,
@@ -80,7 +81,7 @@ def weights(
     if not chosen:
         raise ValueError("of is empty: name at least one weight, or leave it out")
     found = marginals(posterior, chosen, key)
-    priors = named_leaves(posterior.model.priors, is_prior)
+    priors = named_leaves(priors_of(posterior), is_prior)
     ends = np.array([marginal.reach() for marginal in found])
     low, high = float(ends[:, 0].min()), float(ends[:, 1].max())
     pad = 0.12 * (high - low) or 0.5

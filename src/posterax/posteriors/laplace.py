@@ -13,7 +13,7 @@ from .._tree import named_leaves
 from ..model import Parameters
 from ..priors import Gaussian, is_prior
 from ..priors.base import LOG_2PI
-from .base import map_samples
+from .base import Posterior, map_samples
 from .correlated import refuse_large_covariance
 from .symmetric import Symmetric
 
@@ -35,7 +35,8 @@ class LaplaceGaussian(Symmetric):
     ``mu`` is w*; ``blocks`` are dictionaries of arrays, with the names of their weights in
     ``leaves``. ``linearised`` predictions are f(x; w*) + J(x) δ, with J = ∂f/∂w at w*: those of the
     linear model whose posterior q is. ``prior_factors`` are what the prior's precision was
-    multiplied by, for all weights (``"all"``) or by name.
+    multiplied by, for all weights (``"all"``) or by name; ``model`` has the prior as it was given,
+    and ``priors_of`` the one that q is of.
     """
 
     blocks: dict[str, dict[str, Any]]
@@ -145,6 +146,24 @@ class LaplaceGaussian(Symmetric):
         """A tree like the parameters, ``None`` for those of no block."""
         treedef: Any = jax.tree.structure(self.mu)
         return jax.tree.unflatten(treedef, [found.get(name) for name in named_leaves(self.mu)])
+
+
+def priors_of(posterior: Posterior) -> Parameters:
+    """The prior of each array that this posterior is of: the model's, or as Laplace tuned it."""
+    priors = posterior.model.priors
+    if not isinstance(posterior, LaplaceGaussian) or not posterior.prior_factors:
+        return priors
+    factors = dict(posterior.prior_factors)
+    if "all" in factors:  # of the network's weights that are no points
+        tau = factors.pop("all")
+        names = (name for part in posterior.parts() for name in part.names)
+        factors = {name: tau for name in names if name.startswith("network.")}
+    leaves, treedef = jax.tree.flatten(priors, is_leaf=is_prior)
+    tuned = [
+        Gaussian(prior.scale / jnp.sqrt(factors[name]), prior.loc) if name in factors else prior
+        for name, prior in zip(named_leaves(priors, is_leaf=is_prior), leaves, strict=True)
+    ]
+    return jax.tree.unflatten(treedef, tuned)
 
 
 def _coloured(arrays: dict[str, Any], white: jax.Array) -> jax.Array:

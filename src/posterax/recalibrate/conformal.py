@@ -34,7 +34,7 @@ def order_statistic(scores: np.ndarray, level: float) -> np.ndarray:
         inf
     """
     n = len(scores)
-    rank = math.ceil((n + 1) * level - 1e-9)  # 0.7 · 10 is a little more than 7
+    rank = max(1, math.ceil((n + 1) * level - 1e-9))  # 0.7 · 10 is a little more than 7
     if rank > n:
         return np.full(scores.shape[1:], np.inf)
     return np.partition(scores, rank - 1, axis=0)[rank - 1]

@@ -18,6 +18,7 @@ from .._checks import whole
 from .._keys import KeyLike, as_key
 from .base import Recalibration, numbers, refuse_kind, targets
 from .recalibrated import RecalibratedPredictive
+from .recalibrated_counts import RecalibratedCounts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +115,8 @@ class Isotonic(Recalibration):
     def __call__(self, predictive: Any) -> RecalibratedPredictive:
         """The predictive with the distribution function R ∘ F."""
         refuse_kind(predictive, ("regression", "counts"), "Isotonic", "px.recalibrate.Temperature")
-        return RecalibratedPredictive(predictive, np.asarray(self.places), np.asarray(self.levels))
+        made = RecalibratedCounts if predictive.kind == "counts" else RecalibratedPredictive
+        return made(predictive, np.asarray(self.places), np.asarray(self.levels))
 
 
 def _ranks(n: int, every: int) -> np.ndarray:

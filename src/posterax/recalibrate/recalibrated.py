@@ -47,9 +47,10 @@ class RecalibratedPredictive:
         self._base = predictive
         self._places = places.reshape(len(levels), -1)
         self._levels = levels
-        # where the distribution function is 0 or 1 but for rounding, quantiles are arbitrary
+        # where the distribution function is 0 or 1 but for rounding, quantiles are arbitrary:
+        # sums of a thousand small terms lose them below tiny / eps, and a 1 has no finer neighbours
         seen = np.finfo(getattr(predictive, "weights", places).dtype)
-        self._visible = seen.tiny, 1 - seen.epsneg
+        self._visible = float(seen.tiny / seen.eps), 1 - 8 * float(seen.eps)
 
     def __len__(self) -> int:
         return len(self._base)
@@ -73,9 +74,7 @@ class RecalibratedPredictive:
 
     def quantile(self, q: Any) -> np.ndarray:
         """F⁻¹(R⁻¹(q)); the quantiles are the first axis where ``q`` is an array."""
-        levels = np.atleast_1d(np.asarray(q, np.float64))
-        if not np.all((levels >= 0) & (levels <= 1)):
-            raise ValueError(f"q must lie between 0 and 1, got {q!r}")
+        levels = checked_levels(q)
         asked = np.stack([np.interp(levels, self._levels, place) for place in self._places.T])
         asked = np.where((levels > 0) & (levels < 1), np.clip(asked, *self._visible), asked)
         found = np.asarray(self._base.quantile(asked.reshape(-1)), np.float64)
@@ -126,13 +125,7 @@ class RecalibratedPredictive:
         seed = np.random.default_rng(len(drawn))
         # counts have ties, which chance has to break
         order = np.argsort(np.lexsort((seed.random(drawn.shape), drawn), axis=0), axis=0)
-        at = ndtri((order[:n] + seed.random(order[:n].shape)) / len(drawn))
-        flat, table = at.reshape(n, -1), self._table.reshape(len(NORMAL), -1)
-        new = np.stack(
-            [np.interp(flat[:, i], NORMAL, table[:, i]) for i in range(flat.shape[1])], 1
-        )
-        new = new.reshape(drawn[:n].shape)
-        return np.round(new) if self.kind == "counts" else new
+        return self._inverse((order[:n] + seed.random(order[:n].shape)) / len(drawn))
 
     # -- moments, by quadrature: ∫ Q(Φ(t))ᵏ φ(t) dt, where a Gaussian's Q ∘ Φ is a straight line
 
@@ -173,6 +166,12 @@ class RecalibratedPredictive:
             "the parts"
         )
 
+    def _inverse(self, levels: np.ndarray) -> np.ndarray:
+        """Quantiles at levels (n, N, …) of their own for each input and output, from the table."""
+        at, table = ndtri(levels).reshape(len(levels), -1), self._table.reshape(len(NORMAL), -1)
+        columns = [np.interp(a, NORMAL, column) for a, column in zip(at.T, table.T, strict=True)]
+        return np.stack(columns, axis=1).reshape(levels.shape)
+
     @cached_property
     def _table(self) -> np.ndarray:
         return self.quantile(ndtr(NORMAL))
@@ -198,3 +197,11 @@ class RecalibratedPredictive:
         wide = np.flatnonzero(np.diff(places) > 0)
         piece = wide[np.searchsorted(places[wide[1:]], reached, side="right")]
         return np.diff(self._levels)[piece] / np.diff(places)[piece]
+
+
+def checked_levels(q: Any) -> np.ndarray:
+    """Levels of quantiles in one axis, once they lie between 0 and 1."""
+    levels = np.atleast_1d(np.asarray(q, np.float64))
+    if not np.all((levels >= 0) & (levels <= 1)):
+        raise ValueError(f"q must lie between 0 and 1, got {q!r}")
+    return levels

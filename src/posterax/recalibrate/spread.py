@@ -69,13 +69,20 @@ class Spread(Recalibration):
             predictive: of held-out inputs.
             y: their targets.
         """
-        refuse_kind(predictive, ("regression",), "Spread", "px.recalibrate.Temperature or Isotonic")
+        _only_regression(predictive)
         y = targets(y, predictive.mean.shape)
         return cls(numbers(measure(predictive, y, np.ones(len(y)))), len(y))
 
     def __call__(self, predictive: Predictive) -> Predictive:
         """The predictive as wide as held-out data ask for."""
+        _only_regression(predictive)
         return predictive.widened(self.value)
+
+
+def _only_regression(predictive: Any) -> None:
+    counts = getattr(predictive, "kind", "") == "counts"
+    instead = f"px.recalibrate.{'Isotonic' if counts else 'Temperature'}"
+    refuse_kind(predictive, ("regression",), "Spread", instead)
 
 
 def measure(predictive: Predictive, y: np.ndarray, weight: np.ndarray) -> np.ndarray:

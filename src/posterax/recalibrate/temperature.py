@@ -3,19 +3,22 @@ r"""Temperature scaling: one number that makes class probabilities less, or more
     p_T(y | x) = E_w[ softmax(f(x, w) / T)_y ],   T = argmin −Σₙ log p_T(yₙ | xₙ)
 
 over held-out data. Every draw's probabilities are raised to 1/T before they are averaged, so T = 1
-is the predictive as it was.
+is the predictive as it was. Or the average itself is: p_T ∝ (E_w softmax(f)_y)^(1/T).
 """
 
 import dataclasses
 import warnings
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
 from .._checks import above_zero, whole
+from ..infer.base import choose
 from ..metrics.inputs import class_labels
 from .base import Recalibration, probabilities, refuse_kind
+
+Of = Literal["draws", "average"]
 
 BOUNDS = (0.05, 20.0)
 GRID = np.linspace(np.log(BOUNDS[0]), np.log(BOUNDS[1]), 13)  # the middle is T = 1
@@ -25,11 +28,15 @@ GRID = np.linspace(np.log(BOUNDS[0]), np.log(BOUNDS[1]), 13)  # the middle is T 
 class Temperature(Recalibration):
     r"""Temperature scaling of class probabilities (Guo et al. 2017).
 
+    Where draws disagree their average is vague however sure each of them is, and a temperature of
+    the draws barely helps; ``of="average"`` tempers the average (Rahaman and Thiery 2021).
+
     Args:
         value: T; above 1 the predictive was too sure, below 1 not sure enough.
         n: held-out rows that it was found on.
         before: their mean negative log likelihood at T = 1.
         after: and at T, which is never higher.
+        of: what is raised to 1/T: the probabilities of the ``"draws"``, or their ``"average"``.
 
     Example:
         Probabilities that are too sure by a factor of 3, found and mended:
@@ -47,24 +54,28 @@ class Temperature(Recalibration):
         (4000, 3)
 
     Reference:
-        Guo, Pleiss, Sun and Weinberger, *On calibration of modern neural networks*, ICML 2017.
+        Guo, Pleiss, Sun and Weinberger, *On calibration of modern neural networks*, ICML 2017;
+        Rahaman and Thiery, *Uncertainty quantification and deep ensembles*, NeurIPS 2021.
     """
 
     value: float
     n: int
     before: float
     after: float
+    of: Of = "draws"
 
     def __post_init__(self) -> None:
         above_zero("value", self.value)
         whole("n", self.n)
+        choose("of", self.of, get_args(Of))
 
     def __repr__(self) -> str:
         change = f"NLL {self.before:.4g} → {self.after:.4g}"
-        return f"Temperature({self.value:.4g}, from {self.n} rows: {change})"
+        of = " of the average" if self.of == "average" else ""
+        return f"Temperature({self.value:.4g}{of}, from {self.n} rows: {change})"
 
     @classmethod
-    def fit(cls, predictive: Any, y: Any) -> "Temperature":
+    def fit(cls, predictive: Any, y: Any, *, of: Of = "draws") -> "Temperature":
         """The temperature between 0.05 and 20 at which held-out labels are most probable.
 
         Averages of several draws can have more than one minimum: a grid finds the lowest, and a
@@ -73,11 +84,14 @@ class Temperature(Recalibration):
         Args:
             predictive: of held-out inputs, or class probabilities (N, K).
             y: their labels.
+            of: temper each of the ``"draws"``, which gives a predictive with all its parts, or
+                their ``"average"``, which gives class probabilities (N, K).
         """
         refuse_kind(
             predictive, ("classification",), "Temperature", "px.recalibrate.Spread or Isotonic"
         )
-        if not hasattr(predictive, "tempered"):
+        choose("of", of, get_args(Of))
+        if of == "average" or not hasattr(predictive, "tempered"):
             predictive = _Plain(probabilities(predictive))
             y = class_labels(y, predictive.p)
         found: dict[float, float] = {}
@@ -104,14 +118,14 @@ class Temperature(Recalibration):
                 + "; more held-out rows would tell more", stacklevel=2,
             )  # fmt: skip
         middle = found[float(GRID[len(GRID) // 2])]
-        return cls(float(np.exp(best)), len(np.asarray(y)), middle, found[best])
+        return cls(float(np.exp(best)), len(np.asarray(y)), middle, found[best], of)
 
     def __call__(self, predictive: Any) -> Any:
-        """The predictive at this temperature; class probabilities give class probabilities."""
+        """The predictive at this temperature; class probabilities where the average is tempered."""
         refuse_kind(
             predictive, ("classification",), "Temperature", "px.recalibrate.Spread or Isotonic"
         )
-        if hasattr(predictive, "tempered"):
+        if self.of == "draws" and hasattr(predictive, "tempered"):
             return predictive.tempered(self.value)
         return np.exp(_Plain(probabilities(predictive)).tempered(self.value).log_p)
 

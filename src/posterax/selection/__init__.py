@@ -1,7 +1,8 @@
 """Choosing a model: evidence, cross-validation, comparison, predictive checks."""
 
 from .checks import Check, predictive_check
-from .compare import Comparison, compare, stacking
+from .compare import compare, stacking
+from .comparison import Comparison
 from .evidence import elbo
 from .pointwise import heldout, loo, waic
 from .score import Score

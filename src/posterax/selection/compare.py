@@ -1,6 +1,5 @@
 """Several models side by side, the best first."""
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,97 +9,13 @@ from scipy.special import softmax
 
 from .._keys import KeyLike
 from ..posteriors import Evidence, Posterior
+from .comparison import Comparison, listed
 from .evidence import elbo
 from .examples import fitted_examples
 from .pointwise import heldout, loo, waic
 from .score import Score, standard_error
 
 SCORES = {"loo": loo, "waic": waic, "heldout": heldout}
-SMALL = 4.0  # nats: below it a difference in elpd is small whatever its error (Sivula et al. 2020)
-
-
-@dataclasses.dataclass(frozen=True)
-class Comparison:
-    """What ``px.compare`` returns; ``print`` it, or take ``to_pandas()``.
-
-    ``names`` are the models, the best first; ``scores`` a ``Score`` or an ``Evidence`` of each;
-    ``differences`` (score − the best score) have standard errors ``difference_errors``;
-    ``weights`` are those of stacking, or the models' probabilities by the evidence; ``warnings``
-    are words by name.
-    """
-
-    by: str
-    names: list[str]
-    scores: list[Any]
-    differences: np.ndarray
-    difference_errors: np.ndarray
-    weights: np.ndarray
-    warnings: dict[str, str]
-
-    @property
-    def best(self) -> str:
-        """The name of the model with the largest score."""
-        return self.names[0]
-
-    def to_pandas(self) -> Any:
-        """A ``DataFrame``, a row for each model."""
-        import pandas as pd
-
-        pointwise = isinstance(self.scores[0], Score)
-        table: dict[str, Any] = {
-            "score": [s.elpd if pointwise else s.value for s in self.scores],
-            "se": [s.se if pointwise else s.error for s in self.scores],
-            "difference": self.differences,
-            "difference_se": self.difference_errors,
-            "weight" if pointwise else "probability": self.weights,
-        }
-        if not pointwise:
-            table["kind"] = [s.kind for s in self.scores]
-        elif self.by != "heldout":
-            table["p"] = [s.p for s in self.scores]
-        table["warning"] = [self.warnings.get(name, "") for name in self.names]
-        return pd.DataFrame(table, index=pd.Index(self.names, name=self.by))
-
-    @property
-    def verdict(self) -> str:
-        """Which model is best, and by how much, in a sentence or two."""
-        if len(self.names) == 1:
-            return f"{self.best} is alone."
-        gap, error = -self.differences[1:], self.difference_errors[1:]
-        ahead = f"{gap[0]:.1f} ± {error[0]:.1f} nats ahead of {self.names[1]}"
-        if self.by in ("evidence", "elbo"):
-            if self.weights[0] >= 0.95 and gap[0] > 2 * error[0]:
-                return f"{self.best} is best, {ahead}."
-            if error[0] > 0 and gap[0] <= 2 * error[0]:
-                return f"{self.best} leads, {ahead}: no more than the errors. Take more samples."
-            share = f"{100 * self.weights[0]:.0f} % of the probability"
-            return f"{self.best} leads with {share}, {ahead}: not decided."
-        close = [
-            name
-            for name, g, e in zip(self.names[1:], gap, error, strict=True)
-            if g < SMALL or not g > 2 * e
-        ]
-        if not close:
-            return f"{self.best} predicts best, {ahead}."
-        return (
-            f"{self.best} leads, but {_listed(close)} cannot be told from it (a difference below "
-            f"{SMALL:g} nats or two standard errors): prefer the simplest, or average them."
-        )
-
-    def __str__(self) -> str:
-        table = self.to_pandas()
-        shown = table.drop(columns="warning")
-        formats = dict.fromkeys(shown.columns.drop("kind", errors="ignore"), "{:.1f}".format)
-        formats |= dict.fromkeys(("weight", "probability"), "{:.2f}".format)
-        text = shown.to_string(formatters=formats)
-        notes = [f"{name}: {self.warnings[name]}" for name in self.names if name in self.warnings]
-        return "\n".join([text, self.verdict, *notes])
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        """For notebooks."""
-        return self.to_pandas()._repr_html_() + f"<p>{self.verdict}</p>"
 
 
 def compare(
@@ -125,12 +40,13 @@ def compare(
     below those of the scores. Their weights are those of stacking, the average of predictive
     densities with the best score (Yao, Vehtari, Simpson and Gelman, Using stacking to average
     Bayesian predictive distributions, Bayesian Analysis 2018). By the evidence they are posterior
-    probabilities of the models, all being equally probable before the data.
+    probabilities of the models, all being equally probable before the data; bounds give none.
 
     Args:
         models: posteriors by name, or in a list; or what ``px.selection``'s functions returned for
             them (scores of one kind, or evidences).
-        data: ``(x, y)``, ``(x, y, weight)`` or a source of batches.
+        data: ``(x, y)``, ``(x, y, weight)`` or a source of batches, which is read once for each
+            model and has to keep its order.
         by: the score (default: ``"loo"`` with data, ``"evidence"`` without).
         samples: posterior draws for each.
         key: an int or a JAX key.
@@ -175,6 +91,7 @@ def compare(
                 {name: fitted_examples(model) for name, model in named.items()}
             )
     if by in SCORES:
+        _refuse_unpaired(scores)
         return _pointwise(by, scores)
     return _evidences(by, scores)
 
@@ -201,8 +118,18 @@ def stacking(log_densities: np.ndarray, weight: np.ndarray | None = None) -> np.
     log_densities = np.asarray(log_densities, np.float64)
     n, k = log_densities.shape
     share = np.ones(n) if weight is None else np.asarray(weight, np.float64)
-    share = share / share.sum()
-    density = np.exp(log_densities - log_densities.max(1, keepdims=True))
+    log_densities, rows = log_densities[share > 0], np.flatnonzero(share > 0)
+    share = share[share > 0] / share.sum()
+    best = log_densities.max(1, keepdims=True)  # NaN where there is one
+    if not np.isfinite(best).all():
+        row = int(np.argmin(np.isfinite(best[:, 0])))
+        what = "a density of 0 under every model" if best[row] == -np.inf else "no finite density"
+        raise ValueError(
+            f"example {rows[row]} has {what} (log_densities[{rows[row]}]), so that no average of "
+            "the models is better than another; leave it out, or give a model a likelihood that "
+            "allows for it"
+        )
+    density = np.exp(log_densities - best)
 
     def loss(v: np.ndarray) -> tuple[float, np.ndarray]:
         mixed = density @ v
@@ -250,15 +177,23 @@ def _common_measure(scores: dict[str, Any], by: str | None) -> str:
     own = {s.by if isinstance(s, Score) else "evidence" for s in scores.values()}
     if len(own) > 1 or (by is not None and by not in own):
         raise ValueError(
-            f"by: these scores are of {_listed(sorted(own))}; only those of one kind compare"
+            f"by: these scores are of {listed(sorted(own))}; only those of one kind compare"
         )
     measure = own.pop()
-    if measure != "evidence":
-        _refuse_different_examples({name: len(s.pointwise) for name, s in scores.items()})
-        weights = [s.weight for s in scores.values()]
-        if any(not np.array_equal(weights[0], other) for other in weights):
-            raise ValueError("models: their examples have different weights; score them anew")
     return measure
+
+
+def _refuse_unpaired(scores: Mapping[str, Score]) -> None:
+    """Differences are by example: the nth has to be the same one for all."""
+    _refuse_different_examples({name: len(s.pointwise) for name, s in scores.items()})
+    if len({s.examples for s in scores.values() if s.examples}) > 1:
+        raise ValueError(
+            "models: their scores are of different examples, or of the same in another order; use "
+            "arrays, or a source of batches that does not shuffle at each pass"
+        )
+    weights = [s.weight for s in scores.values()]
+    if any(not np.array_equal(weights[0], other) for other in weights):
+        raise ValueError("models: their examples have different weights; score them anew")
 
 
 def _refuse_different_examples(counts: Mapping[str, float | None]) -> None:
@@ -275,6 +210,7 @@ def _pointwise(by: str, scores: dict[str, Score]) -> Comparison:
     names = sorted(scores, key=lambda name: -scores[name].elpd)
     ranked = [scores[name] for name in names]
     best, weight = ranked[0], ranked[0].weight
+    stacked = stacking(np.stack([s.pointwise for s in ranked], axis=1), weight)
     gaps = [score.pointwise - best.pointwise for score in ranked]
     return Comparison(
         by,
@@ -282,7 +218,7 @@ def _pointwise(by: str, scores: dict[str, Score]) -> Comparison:
         ranked,
         np.array([float(weight @ gap) for gap in gaps]),
         np.array([0.0, *(standard_error(gap, weight) for gap in gaps[1:])]),
-        stacking(np.stack([s.pointwise for s in ranked], axis=1), weight),
+        stacked,
         {name: s.doubts for name, s in zip(names, ranked, strict=True) if not s.ok},
     )
 
@@ -297,7 +233,7 @@ def _evidences(by: str, scores: dict[str, Evidence]) -> Comparison:
         "approximation": "an approximation, of unknown distance from its evidence",
     }
     mixed = {
-        name: f"{notes[s.kind]}; the others are {_listed(sorted(kinds - {s.kind}))}"
+        name: f"{notes[s.kind]}; the others are {listed(sorted(kinds - {s.kind}))}"
         for name, s in zip(names, ranked, strict=True)
         if len(kinds) > 1 and s.kind in notes
     }
@@ -307,10 +243,6 @@ def _evidences(by: str, scores: dict[str, Evidence]) -> Comparison:
         ranked,
         values - values[0],
         np.array([0.0, *(math.hypot(s.error, ranked[0].error) for s in ranked[1:])]),
-        softmax(values),
+        np.full(len(values), np.nan) if "bound" in kinds else softmax(values),
         mixed,
     )
-
-
-def _listed(words: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))

@@ -17,6 +17,7 @@ from .._checks import whole
 from .._keys import KeyLike
 from ..model import Parameters
 from ..posteriors import Evidence, Posterior
+from ..posteriors.laplace import priors_of
 from ..posteriors.symmetric import Symmetric
 from ..priors import is_prior
 from .examples import parts, refuse_other_data
@@ -55,8 +56,7 @@ def elbo(posterior: Posterior, data: Any, *, samples: int = 100, key: KeyLike = 
     graphical models, Machine Learning 1999.
     """
     refuse_without_density(posterior, "elbo")
-    if getattr(posterior, "linearised", False):
-        posterior = dataclasses.replace(posterior, linearised=False)  # type: ignore[call-arg]
+    posterior = of_the_network(posterior)
     samples = whole("samples", samples, least=2)
     values, total = np.zeros(()), 0.0
     for x, y, weight in parts(data):
@@ -67,6 +67,16 @@ def elbo(posterior: Posterior, data: Any, *, samples: int = 100, key: KeyLike = 
     particles = predictive._particles  # the same for all parts
     values = values + log_ratios(posterior, particles.ids)
     return Evidence(*_mean_of_pairs(values, np.asarray(particles.weights, np.float64)), "bound")
+
+
+def of_the_network(posterior: Posterior) -> Posterior:
+    """The same q with the likelihood of the network itself, where predictions are linearised.
+
+    p(w, D) / q(w) with a linearised likelihood would be near 1, however far off the network is.
+    """
+    if getattr(posterior, "linearised", False):
+        return dataclasses.replace(posterior, linearised=False)  # type: ignore[call-arg]
+    return posterior
 
 
 def refuse_without_density(posterior: Posterior, name: str) -> None:
@@ -87,7 +97,7 @@ def log_ratios(posterior: Posterior, ids: Any) -> np.ndarray:
 
 @eqx.filter_jit
 def _log_ratios(posterior: Posterior, ids: Any) -> jax.Array:
-    priors = posterior.model.priors
+    priors = priors_of(posterior)
     random = jax.tree.map(lambda _: True, priors, is_leaf=is_prior)
     if isinstance(posterior, Symmetric):
         random = posterior._random(jax.tree.map(lambda a: a[0], ids).key)

@@ -12,6 +12,8 @@ Computing 2017), whose shape k says whether the estimate of this example can be 
 
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from scipy.special import logsumexp
 
@@ -19,14 +21,33 @@ from .._chain_stats import FEWEST
 from .._checks import whole
 from .._keys import KeyLike
 from ..posteriors import Draws, Posterior
-from ..posteriors.enumerated import Enumerated
+from ..posteriors.enumerated import MOST, Enumerated
 from ..posteriors.weighted import normalised, pareto_smooth
-from .evidence import log_ratios, refuse_without_density
-from .examples import parts, refuse_other_data
+from ..predictive import Particles
+from .evidence import log_ratios, of_the_network, refuse_without_density
+from .examples import examples_digest, fitted_examples, parts, refuse_other_data
 from .score import Score
 
 FEW = 25  # draws below which the tail of their weights says nothing
 SAMPLES = 1000  # of posteriors that make them on demand
+STATES = 100_000  # of an enumeration that are all counted; beyond, draws
+CELLS = 2**26  # and at most so many states × examples: half a gigabyte
+
+
+class _EveryState(Enumerated):
+    """An enumeration with all its states, however improbable.
+
+    Predictions do without the rare ones, but 1/p(yₙ | w) can bring any of them back.
+    """
+
+    def states(self) -> np.ndarray:
+        return np.flatnonzero(np.isfinite(np.asarray(self.log_probs))).astype(np.int32)
+
+    def particles(self, key: jax.Array, samples: int | None) -> Particles:
+        if samples is not None:
+            return super().particles(key, samples)
+        numbers = self.states()
+        return Particles(jnp.asarray(numbers), jnp.asarray(self._probs()[numbers]))
 
 
 class _Likelihoods(NamedTuple):
@@ -35,6 +56,7 @@ class _Likelihoods(NamedTuple):
     values: np.ndarray
     log_weights: np.ndarray  # (S,), normalised
     weight: np.ndarray  # (N,)
+    examples: str  # which they are, and in which order
     chains: tuple[int, int] | None  # where draws follow one another
     exact: bool  # the draws are all states, with their probabilities
     approximate: bool  # the draws are not of the posterior itself
@@ -60,7 +82,8 @@ def loo(
     It needs draws of the posterior. Those of an approximation (variational, Laplace) are taken as
     if they were, and the result is that of the approximation; ``corrected`` weighs them by
     p(w, D) / q(w) as well (Magnusson, Andersen, Jonasson and Vehtari, Bayesian leave-one-out
-    cross-validation for large data, ICML 2019), which holds in few dimensions: k-hat tells. Draws
+    cross-validation for large data, ICML 2019), which holds in few dimensions: k-hat tells. The
+    likelihood is then the network's own, also where predictions are linearised. Draws
     with weights (``px.ImportanceSampling``) count with them, and chains by their effective number
     of draws. An example of weight 2 is scored as two rows that are the same, one left out at a
     time.
@@ -97,7 +120,7 @@ def loo(
     pointwise = logsumexp(smooth + like.values, axis=0)
     return Score(
         "loo", pointwise, like.weight, like.log_density - pointwise,
-        khat=khat, draws=len(ratios), approximate=like.approximate,
+        khat=khat, draws=len(ratios), approximate=like.approximate, examples=like.examples,
     )  # fmt: skip
 
 
@@ -134,7 +157,7 @@ def waic(posterior: Posterior, data: Any, *, samples: int | None = None, key: Ke
         variance = variance / (1 - w @ w)  # S/(S − 1) where all weigh the same
     return Score(
         "waic", like.log_density - variance, like.weight, variance,
-        draws=len(w), approximate=like.approximate,
+        draws=len(w), approximate=like.approximate, examples=like.examples,
     )  # fmt: skip
 
 
@@ -161,13 +184,17 @@ def heldout(
         ('heldout', (16,))
     """
     samples = _number(posterior, samples)
-    found, weights, draws = [], [], 0
+    found, weights, targets, draws = [], [], [], 0
     for x, y, weight in parts(data):
         predictive = posterior.predict(x, samples=samples, key=key)
         found.append(predictive.log_prob(y).astype(np.float64))
         weights.append(weight)
+        targets.append(y)
         draws = predictive.samples
-    return Score("heldout", np.concatenate(found), np.concatenate(weights), draws=draws)
+    return Score(
+        "heldout", np.concatenate(found), np.concatenate(weights),
+        draws=draws, examples=examples_digest(targets),
+    )  # fmt: skip
 
 
 def _number(posterior: Posterior, samples: int | None) -> int | None:
@@ -189,7 +216,14 @@ def _likelihoods(
     samples = _number(posterior, samples)
     if corrected:
         refuse_without_density(posterior, "corrected=True")
-    found, weights = [], []
+        posterior = of_the_network(posterior)
+    exact = False
+    if every and isinstance(posterior, Enumerated):
+        posterior = _EveryState(**vars(posterior))
+        states = len(posterior.states())
+        exact = states <= STATES and states * (fitted_examples(posterior) or 1) <= CELLS
+        samples = None if exact else MOST
+    found, weights, targets = [], [], []
     for x, y, weight in parts(data):
         predictive = posterior.predict(x, samples=samples, key=key)
         if predictive.samples < fewest and not isinstance(posterior, Enumerated):
@@ -200,16 +234,19 @@ def _likelihoods(
             )
         found.append(predictive.log_likelihoods(y).astype(np.float64))
         weights.append(weight)
+        targets.append(y)
     values, weight = np.concatenate(found, axis=1), np.concatenate(weights)
     refuse_other_data(posterior, float(weight.sum()), by)
     particles = predictive._particles  # the same for all parts
     with np.errstate(divide="ignore"):
         log_weights = np.log(np.asarray(particles.weights, np.float64))
-    if corrected:
+    if exact and isinstance(
+        posterior, Enumerated
+    ):  # also of those whose probability is too small for a number
+        log_weights = np.asarray(posterior.log_probs, np.float64)[np.asarray(particles.ids)]
+    if corrected and not isinstance(posterior, Enumerated):  # which is the posterior itself
         log_weights = log_weights + values @ weight + log_ratios(posterior, particles.ids)
-    shape, sampled, exact = None, isinstance(posterior, Enumerated), False
-    if isinstance(posterior, Enumerated):  # which takes draws itself where states are many
-        exact = every and len(posterior.likely()[0]) == len(values)
+    shape, sampled = None, isinstance(posterior, Enumerated)
     if isinstance(posterior, Draws):
         weighted = posterior.log_weights is not None
         sampled = posterior.chained or weighted
@@ -220,6 +257,7 @@ def _likelihoods(
         values,
         normalised(log_weights),
         weight,
+        examples_digest(targets),
         shape,
         exact=exact,
         approximate=not (sampled or known or corrected),

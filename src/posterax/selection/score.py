@@ -15,7 +15,8 @@ class Score:
 
     ``pointwise`` is log p(yₙ | …) of each example, ``weight`` how often each counts, ``excess`` how
     much the density of the fit itself is above it, and ``khat`` (leave-one-out) the shape of the
-    tail of each example's weights: NaN where it cannot be told.
+    tail of each example's weights: NaN where it cannot be told. ``examples`` tells one sequence of
+    examples from another.
     """
 
     by: str
@@ -25,6 +26,7 @@ class Score:
     khat: np.ndarray | None = None
     draws: int = 0
     approximate: bool = False  # the draws were not of the posterior itself
+    examples: str = ""  # a digest of their targets, in order
 
     @property
     def n(self) -> float:

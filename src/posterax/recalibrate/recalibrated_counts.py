@@ -1,0 +1,100 @@
+r"""The recalibrated predictive of counts: sums and steps where regression has integrals.
+
+Its distribution function G = R ∘ F is looked up at whole numbers, every one in the bulk. From there
+
+    E y = Σ_{k ≥ 0} (1 − G(k)),   quantile(q) = min { k : G(k) ≥ q }
+
+and draws are quantiles at random levels.
+"""
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from .recalibrated import RecalibratedPredictive, checked_levels
+
+SIDE = 64  # whole numbers looked up on each side of the median, at most
+DOUBLINGS = 60  # of the way to where nothing is left
+
+
+class RecalibratedCounts(RecalibratedPredictive):
+    """A predictive of counts that was recalibrated; made by ``px.recalibrate.Isotonic``."""
+
+    def quantile(self, q: Any) -> np.ndarray:
+        """The least count with R(F) of at least q; first axis where ``q`` is an array."""
+        levels = checked_levels(q)
+        shape = self._base.mean.shape
+        found = self._inverse(
+            np.broadcast_to(levels.reshape(-1, *[1] * len(shape)), (len(levels), *shape))
+        )
+        return found if np.ndim(q) else found[0]
+
+    def _inverse(self, levels: np.ndarray) -> np.ndarray:
+        asked = levels.reshape(len(levels), -1)
+        columns = []
+        for u, place, below in zip(
+            asked.T, *(a.reshape(len(a), -1).T for a in self._steps), strict=True
+        ):
+            at = np.searchsorted(below, u)
+            step, mass = _gaps(place), np.diff(below, prepend=0)
+            # counts between two that were looked up share the mass evenly
+            left = (below[at] - u) / np.where(mass[at] > 0, mass[at], 1)
+            columns.append(place[at] - np.minimum(np.floor(left * step[at]), step[at] - 1))
+        return np.stack(columns, axis=1).reshape(levels.shape)
+
+    @cached_property
+    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
+        place, below = self._steps
+        step, mass = _gaps(place), np.diff(below, axis=0, prepend=0)
+        centre = place - (step - 1) / 2
+        mean = np.sum(mass * centre, axis=0)
+        return mean, np.sum(mass * (np.square(centre - mean) + (step**2 - 1) / 12), axis=0)
+
+    @cached_property
+    def _steps(self) -> tuple[np.ndarray, np.ndarray]:
+        """Counts in rising order, (…, N, …), and the distribution function there."""
+        low, middle, high = self._reach()
+        places = np.concatenate(
+            [
+                middle - _offsets(middle - low)[::-1],
+                middle[None],
+                middle + _offsets(high - middle),
+            ]
+        )
+        below = np.stack([self.cdf(place) for place in places])
+        below = np.maximum.accumulate(below, axis=0)  # rounding may let it fall
+        below[-1] = 1
+        return places, below
+
+    def _reach(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The median of the predictive, and counts with hardly anything below and beyond them."""
+        first, middle, last = np.asarray(
+            self._base.quantile(np.array([0.01, 0.5, 0.99])), np.float64
+        )
+        width = np.maximum(last - first, 1)
+        low, high, top = np.maximum(first - width, 0), last + width, self._visible[1]
+        for _ in range(DOUBLINGS):
+            over = (low > 0) & (np.asarray(self._base.cdf(low)) > 1 - top)
+            under = np.asarray(self._base.cdf(high)) < top
+            if not np.any(over | under):
+                break
+            width = 2 * width
+            low = np.where(over, np.maximum(low - width, 0), low)
+            high = np.where(under, high + width, high)
+        return low, middle, high
+
+
+def _offsets(half: np.ndarray) -> np.ndarray:
+    """Whole numbers 1, 2, … up to ``half``; where that is far, with growing gaps."""
+    j = np.arange(1, min(SIDE, int(half.max(initial=0))) + 1).reshape(-1, *[1] * half.ndim)
+    growth = np.full(half.shape, 5.0)
+    for _ in range(30):  # half · sinh(growth · j / SIDE) / sinh(growth) starts with gaps of 1
+        growth = np.arcsinh(growth * np.maximum(half / SIDE, 1))
+    far = np.floor(half * np.sinh(growth * j / SIDE) / np.sinh(growth) + 0.5)
+    return np.minimum(np.maximum(j, far), half)
+
+
+def _gaps(places: np.ndarray) -> np.ndarray:
+    """How many counts each one stands for: those above the one before it."""
+    return np.maximum(np.diff(places, axis=0, prepend=places[:1] - 1), 1)
