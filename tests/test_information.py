@@ -201,11 +201,16 @@ def test_quadrature_agrees_with_closed_forms():
     assert (exact.how, found.how) == ("closed form", "quadrature")
     np.testing.assert_allclose(found.value, exact.value, rtol=1e-10)
     assert np.all(np.abs(found.value - exact.value) <= found.error + 1e-12 * exact.value)
+
+
+@pytest.mark.slow
+def test_quadrature_agrees_with_closed_forms_on_half_a_line():
     p, q = (jnp.array([0.3, 40.0]), jnp.array([2.0, 0.1])), dist.Gamma(2.0, 1.0)
     exact, found = (info.kl_divergence(of(*p), q) for of in (dist.Gamma, OwnGamma))
     np.testing.assert_allclose(found.value, exact.value, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_quadrature_finds_far_and_narrow_modes():
     weights, scales = np.array([0.7, 0.2999, 1e-4]), np.array([1.0, 1e-3, 1e-6])
     mixture = dist.MixtureSameFamily(
@@ -302,6 +307,7 @@ def test_point_masses():
     np.testing.assert_allclose(float(info.kl_divergence(dist.Delta(0), dist.Poisson(2.0))), 2.0)
 
 
+@pytest.mark.slow
 def test_independent_parts_add_up():
     # numpyro's entropy of the first is that of one part only
     parts = dist.Laplace(jnp.zeros(3), 1.0), dist.Laplace(0.0, 1.0).expand([2, 3])
@@ -315,6 +321,7 @@ def test_independent_parts_add_up():
     np.testing.assert_allclose(together.value, each.value.sum(), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_monte_carlo_knows_its_error():
     """A coordinate that both share adds nothing: the truth is an integral over the other."""
     repeats = 40
@@ -345,6 +352,7 @@ def test_mutual_information_of_a_multivariate_normal():
             info.mutual_information(joint, first)
 
 
+@pytest.mark.slow
 def test_a_class_of_ones_own_is_believed_its_density_only():
     class Shifted(dist.Normal):
         """It inherits numpyro's formulas, and what it adds is not declared to JAX."""
@@ -368,6 +376,7 @@ def test_it_is_exported():
     assert set(info.__all__) <= set(dir(info))
 
 
+@pytest.mark.slow
 def test_the_gallery_fits_both_directions():
     """What its page says: the moments of P minimise one direction, each of two modes the other."""
     script = Path(__file__).parents[1] / "docs" / "gallery" / "kl_directions.py"

@@ -22,14 +22,13 @@ LEVEL = 0.9
 SPLITS, HELD, NEW = 50, 99, 200
 
 
-def posterior_of(likelihood, outputs, targets, draws, inputs=2):
+def posterior_of(likelihood, outputs, targets, draws, inputs=2, log_weights=None):
     """Hand-made draws of a linear network, f = x w: no fit is needed."""
     net = {"w": jnp.zeros((inputs, outputs))}, lambda p, x: x @ p["w"]
     model = px.Model(net, None, likelihood).for_targets(targets.inner, jnp.float32)
     w = px.Parameters({"w": jnp.asarray(draws, "float32")[None]}, {})
-    return Draws(
-        model, model.network.state, targets, draws=w, log_weights=jnp.zeros((1, len(draws)))
-    )
+    log_weights = jnp.zeros(len(draws)) if log_weights is None else jnp.asarray(log_weights)
+    return Draws(model, model.network.state, targets, draws=w, log_weights=log_weights[None])
 
 
 class Normal:
@@ -113,18 +112,13 @@ def test_temperature_of_averaged_draws(held_out):
         assert rc.Temperature.fit(predictive, better).value < found.value
 
 
-def test_temperature_of_the_average():
+def test_temperature_of_the_average(held_out):
     """Draws that are sure and disagree: no temperature of theirs makes the average sure."""
-    rng = np.random.default_rng(2)
-    w = 20 * np.array([[[1.0, -1.0], [0.0, 0.0]]] * 3 + [[[-1.0, 1.0], [0.0, 0.0]]])
-    predictive = posterior_of(lk.Categorical(), 2, Targets((), ()), w).predict(
-        rng.choice([-1.0, 1.0], size=(300, 2)).astype("float32")
-    )
-    y = np.where(rng.random(300) < 0.95, predictive.mode, 1 - predictive.mode)
+    predictive = held_out[0]
+    y = np.where(np.arange(300) % 30, predictive.mode, held_out[1])
     draws, average = (rc.Temperature.fit(predictive, y, of=of) for of in ("draws", "average"))
-    assert draws.after > draws.before - 0.01
-    assert average.after < average.before - 0.05
-    assert average == rc.Temperature.fit(np.asarray(predictive.mean), y, of="average")
+    assert average.after < draws.after - 0.1
+    assert average == rc.Temperature.fit(predictive.mean, y, of="average")
     p = average(predictive)
     assert -np.mean(np.log(p[np.arange(300), y])) == pytest.approx(average.after)
     assert "average" in repr(average)
@@ -291,9 +285,10 @@ def test_isotonic_in_single_precision():
     """A Predictive in float32, whose F close to 1 is rounded and whose weights do not sum to 1."""
     rng = np.random.default_rng(4)
     draws = np.concatenate([rng.normal(size=(75, 1, 1)), np.zeros((75, 1, 1))], 1)
-    base = posterior_of(lk.Gaussian(1.0), 1, Targets((), (1,)), draws)
-    y = np.linspace(-12, 12, 512)
-    x = np.tile(np.float32([[0.3, 0]]), (512, 1))
+    uneven = np.sin(np.arange(75), dtype="float32")  # not 1 in all
+    base = posterior_of(lk.Gaussian(1.0), 1, Targets((), (1,)), draws, log_weights=uneven)
+    y = np.linspace(-12, 12, 256)
+    x = np.tile(np.float32([[0.3, 0]]), (256, 1))
     few, many = base.predict(x[:2]), base.predict(x)
     for edge in (1e-2, 1e-6):
         isotonic = rc.Isotonic((0, edge, 0.4, 1 - edge, 1), (0, 1 / 76, 0.5, 75 / 76, 1), 75)
@@ -308,11 +303,11 @@ def test_isotonic_in_single_precision():
 
 
 def test_isotonic_counts_are_those_of_their_own_cdf():
-    """Rates of 0.4 to 3000; and draws that disagree by a factor of 1000, where most are zeros."""
+    """Rates of 0.4 to 400; and draws that disagree by a factor of 1000, where most are zeros."""
     draws = np.stack([np.ones(10), [0.0] * 9 + [7.0], 0.1 * np.arange(-4.5, 5)], 1)[:, :, None]
     base = posterior_of(lk.Poisson(), 1, Targets((), (1,)), draws, inputs=3)
-    x = np.float32([[-1, 0, 1], [0, 0, 1], [4, 0, 1], [8, 0, 1], [-1, 1, 0]])
-    ends = [20, 30, 300, 9000, 900]
+    x = np.float32([[-1, 0, 1], [0, 0, 1], [4, 0, 1], [6, 0, 1], [-1, 1, 0]])
+    ends = [20, 30, 300, 1500, 900]
     # too narrow, and shifted
     isotonic = rc.Isotonic((0, 0.001, 0.3, 0.99, 1), (0, 0.02, 0.5, 0.97, 1), 75)
     few = isotonic(base.predict(x))
@@ -330,10 +325,10 @@ def test_isotonic_counts_are_those_of_their_own_cdf():
         assert few.mean[i] == pytest.approx(mean, abs=0.003 * np.sqrt(variance))
         assert few.variance[i] == pytest.approx(variance, rel=0.01)
         at = np.searchsorted(below, q)
-        np.testing.assert_allclose(found[:, i], at, atol=0.03 * np.sqrt(variance))
+        np.testing.assert_array_equal(found[:, i], at)
         # one draw in each of 4000 layers of levels: far less than chance
         share = (drawn[:, i, None] <= at).mean(0)
-        np.testing.assert_allclose(share, below[at], atol=0.002)
+        np.testing.assert_allclose(share, below[at], atol=0.002 if i < 3 else 0.01)
 
 
 @given(st.integers(1, 500), st.integers(1, 60))
@@ -638,8 +633,10 @@ def test_intervals_on_diabetes():
     rng = np.random.default_rng(0)
     order = rng.permutation(len(y))
     seen, rest = order[:200], order[200:]
-    regressor = px.BayesianRegressor(steps=100, members=1, random_state=0).fit(x[seen], y[seen])
-    predictive, y = regressor.predictive(x[rest]), y[rest]
+    x, y = (20 * x).astype("float32"), (y - y.mean()) / y.std()
+    model = px.Model(px.networks.MLP(10, 2, (8,), key=0), None, lk.Gaussian("predicted"))
+    posterior = px.fit(model, (x[seen], y[seen]), px.MaximumLikelihood(1e-2), epochs=30, key=0)
+    predictive, y = posterior.predict(x[rest]), y[rest]
     low, high = predictive.interval(0.9)
     bands = {
         "residual": (predictive.mean,),
@@ -669,8 +666,10 @@ def test_sets_on_digits():
     rng = np.random.default_rng(0)
     order = rng.permutation(len(y))
     seen, rest = order[:100], order[100:]
-    classifier = px.BayesianClassifier(steps=100, members=1, random_state=0).fit(x[seen], y[seen])
-    p = classifier.predict_proba(x)
+    x = (x / 16).astype("float32")
+    model = px.Model(px.networks.MLP(64, 10, (16,), key=0), likelihood=lk.Categorical())
+    posterior = px.fit(model, (x[seen], y[seen]), px.MaximumLikelihood(1e-2), epochs=60, key=0)
+    p = posterior.predict(x).mean
     half = len(rest) // 2
     for name, options in SCORES.items():
         covered = []

@@ -16,7 +16,6 @@ from posterax.posteriors import (
     Evidence,
     FullGaussian,
     LaplaceGaussian,
-    MeanFieldGaussian,
     Point,
     Record,
 )
@@ -168,7 +167,7 @@ class TestLeaveOneOut:
         expected = logsumexp(left - logsumexp(left, axis=0) + each, axis=0)
         wide = laplace(model, [0.0], 0.3**2)
         score = selection.loo(wide, (x[:, None], y), samples=S, corrected=True)
-        np.testing.assert_allclose(score.pointwise, expected, atol=0.02)
+        np.testing.assert_allclose(score.pointwise, expected, atol=0.006)
 
     def test_as_arviz_has_it(self):
         from arviz_stats.base import array_stats
@@ -268,15 +267,14 @@ class TestElbo:
     def test_another_falls_short_by_its_divergence(self):
         deviation = 1.5 * np.sqrt(np.diag(TRUTH.covariance))
         mean = TRUTH.mean + 0.5 * deviation
-        rho = weights_of(np.log(np.expm1(deviation)))
-        other = MeanFieldGaussian(MODEL, MODEL.network.state, ONE, mu=weights_of(mean), rho=rho)
         precision, square = np.linalg.inv(TRUTH.covariance), np.square(deviation)
+        other = exact(mean, np.diag(square))
         away = mean - TRUTH.mean
         divergence = 0.5 * (
             np.trace(precision @ np.diag(square)) + away @ precision @ away - 3
             + np.linalg.slogdet(TRUTH.covariance)[1] - np.log(square).sum()
         )  # fmt: skip
-        each = [selection.elbo(other, TRUTH.data, samples=200, key=k) for k in range(50)]
+        each = [selection.elbo(other, TRUTH.data, samples=S, key=k) for k in range(50)]
         values, errors = (np.array([bound[i] for bound in each]) for i in (0, 1))
         told = np.sqrt(np.mean(np.square(errors)))
         short = TRUTH.log_evidence - divergence
@@ -391,11 +389,11 @@ class TestCompare:
         assert "probability" not in bounds.to_pandas()
         assert list(bounds.to_pandas()["kind"]) == ["bound", "bound"]
         assert "b has the highest bound, 3.0 ± 0.1" in bounds.verdict
-        assert "they give no probabilities" in str(bounds)
-        assert "they give no probabilities" in bounds._repr_html_()
+        assert "bounds give no probabilities" in str(bounds)
+        assert "bounds give no probabilities" in bounds._repr_html_()
         rough = of("approximation")
         assert rough.to_pandas().loc["b", "probability"] > 0.9
-        assert "Approximations are off by what is unknown" in str(rough)
+        assert "how far an approximation is from its evidence" in str(rough)
         assert not of("exact").note
 
     def test_examples_must_come_in_one_order(self):

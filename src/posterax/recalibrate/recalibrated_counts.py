@@ -25,23 +25,37 @@ class RecalibratedCounts(RecalibratedPredictive):
         """The least count with R(F) of at least q; first axis where ``q`` is an array."""
         levels = checked_levels(q)
         shape = self._base.mean.shape
-        found = self._inverse(
-            np.broadcast_to(levels.reshape(-1, *[1] * len(shape)), (len(levels), *shape))
-        )
-        return found if np.ndim(q) else found[0]
+        asked = levels.reshape(-1, *[1] * len(shape)) + np.zeros(shape)
+        under, over, _ = self._between(asked)
+        for i, level in enumerate(levels):  # counts between two that were looked up: by halving
+            while np.any(over[i] - under[i] > 1):
+                middle = np.ceil((under[i] + over[i]) / 2)
+                enough = self.cdf(np.maximum(middle, 0)) >= level
+                wide = over[i] - under[i] > 1
+                under[i] = np.where(wide & ~enough, middle, under[i])
+                over[i] = np.where(wide & enough, middle, over[i])
+        return over if np.ndim(q) else over[0]
 
     def _inverse(self, levels: np.ndarray) -> np.ndarray:
-        asked = levels.reshape(len(levels), -1)
-        columns = []
-        for u, place, below in zip(
-            asked.T, *(a.reshape(len(a), -1).T for a in self._steps), strict=True
-        ):
+        under, over, share = self._between(levels)
+        # counts between two that were looked up share the mass evenly
+        return np.maximum(under + np.ceil(share * (over - under)), under + 1)
+
+    def _between(self, levels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Neighbours among the counts looked up, the level in between, and what share of the way.
+
+        The level is above R(F) of the first, and at most that of the second.
+        """
+        flat = levels.reshape(len(levels), -1)
+        places, reached = (table.reshape(len(table), -1) for table in self._steps)
+        found = []
+        for u, place, below in zip(flat.T, places.T, reached.T, strict=True):
             at = np.searchsorted(below, u)
-            step, mass = _gaps(place), np.diff(below, prepend=0)
-            # counts between two that were looked up share the mass evenly
-            left = (below[at] - u) / np.where(mass[at] > 0, mass[at], 1)
-            columns.append(place[at] - np.minimum(np.floor(left * step[at]), step[at] - 1))
-        return np.stack(columns, axis=1).reshape(levels.shape)
+            mass = np.diff(below, prepend=0)[at]
+            left = (below[at] - u) / np.where(mass > 0, mass, 1)
+            found.append((place[at] - _gaps(place)[at], place[at], 1 - left))
+        under, over, share = np.moveaxis(np.array(found), 0, -1).reshape(3, *levels.shape)
+        return under, over, share
 
     @cached_property
     def _moments(self) -> tuple[np.ndarray, np.ndarray]:

@@ -60,7 +60,7 @@ class Comparison:
         """Which model is best, and by how much, in a sentence or two."""
         if len(self.names) == 1:
             return f"{self.best} is alone."
-        gap, error = -self.differences[1:], self.difference_errors[1:]
+        gap, error = 0 - self.differences[1:], self.difference_errors[1:]
         ahead = f"{gap[0]:.1f} ± {error[0]:.1f} nats ahead of {self.names[1]}"
         if self.kinds:
             return self._by_evidence(gap[0], error[0], ahead)
@@ -97,13 +97,13 @@ class Comparison:
         """What the scores are, where they are not what they stand for."""
         if "bound" in self.kinds:
             return (
-                "Bounds lie below the evidence by KL(q ‖ posterior), which is unknown and may be "
-                "another for each model: they give no probabilities, and the order may be another."
+                "Each bound lies below its evidence by KL(q ‖ posterior), which nothing tells: "
+                "bounds give no probabilities of models, and the evidences may be in another order."
             )
         if "approximation" in self.kinds:
             return (
-                "Approximations are off by what is unknown, and the probabilities are as good as "
-                "they are."
+                "Nothing tells how far an approximation is from its evidence: the probabilities "
+                "are approximations too."
             )
         return ""
 
