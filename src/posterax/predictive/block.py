@@ -37,7 +37,9 @@ class Block(NamedTuple):
 
     def average(self, values: jax.Array) -> jax.Array:
         """The weighted mean over samples."""
-        return jnp.tensordot(self.weights.astype(values.dtype), values, axes=1)
+        # by default a GPU's products of float32 may keep three digits only
+        weights = self.weights.astype(values.dtype)
+        return jnp.tensordot(weights, values, axes=1, precision="highest")
 
     def probabilities(self) -> jax.Array:
         """Class probabilities of every sample, (samples, rows, …, K)."""

@@ -62,7 +62,7 @@ def class_covariances(block: Block, extra: Any) -> Any:
 def _outer(block: Block, values: jax.Array) -> jax.Array:
     apart = values - block.average(values)
     weights = block.weights.astype(values.dtype)
-    return jnp.einsum("s,s...i,s...j->...ij", weights, apart, apart)
+    return jnp.einsum("s,s...i,s...j->...ij", weights, apart, apart, precision="highest")
 
 
 def log_prob(block: Block, extra: Any) -> Any:
