@@ -87,8 +87,8 @@ def test_evidence_has_no_bias_and_the_stated_error(many_groups):
     assert ratios.std() > 0.05  # not constant: there is an error to state
     # fits of four groups each, as the default has it
     fits = [combine(part) for part in found.reshape(-1, 4)]
-    real = np.mean([(value - EVIDENCE) ** 2 for value, _ in fits])
-    stated = np.mean([error**2 for _, error in fits])
+    real = np.mean([(made.value - EVIDENCE) ** 2 for made in fits])
+    stated = np.mean([made.error**2 for made in fits])
     low, high = f_distribution.ppf([1e-3, 1 - 1e-3], len(fits), 3 * len(fits))
     assert low < real / stated < high
 
