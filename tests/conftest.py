@@ -6,6 +6,11 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from hypothesis import settings
+
+# the same examples in every run, whatever a slow machine makes of their time
+settings.register_profile("fixed", derandomize=True, deadline=None)
+settings.load_profile("fixed")
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ LOG2 = math.log(2)
 
 def vectors(size: int):
     """Probabilities with zeros, tiny entries and point masses among them."""
-    entry = st.sampled_from([0.0, 0.0, 1.0, 1e-9, 1e-300]) | st.floats(0, 1)
+    entry = st.sampled_from([0.0, 0.0, 1.0, 1e-9, 1e-300]) | st.floats(1e-250, 1)
     weights = st.lists(entry, min_size=size, max_size=size).filter(lambda w: sum(w) > 1e-12)
     return weights.map(lambda w: np.array(w) / sum(w))
 
