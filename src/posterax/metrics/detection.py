@@ -40,7 +40,7 @@ def detection(inside: Any, outside: Any, score: str = "epistemic") -> Detection:
     """
     from sklearn.metrics import average_precision_score, roc_auc_score
 
-    low, high = _scores(inside, "inside", score), _scores(outside, "outside", score)
+    low, high = scores_of(inside, "inside", score), scores_of(outside, "outside", score)
     scores = np.concatenate([low, high])
     out = np.concatenate([np.zeros(len(low)), np.ones(len(high))])
     return Detection(
@@ -66,7 +66,8 @@ def detection_by_score(inside: Any, outside: Any) -> dict[str, Detection]:
     return {name: detection(inside, outside, name) for name in names}
 
 
-def _scores(given: Any, name: str, score: str) -> np.ndarray:
+def scores_of(given: Any, name: str, score: str) -> np.ndarray:
+    """The score of every example: of predictions, or as they are given."""
     if not is_predictive(given):
         given = plain_array(given, name)
     if is_predictive(given) or given.ndim > 1:

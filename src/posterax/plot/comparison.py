@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .style import DATA, EPISTEMIC, EPISTEMIC_FILL, annotate
+from .style import DATA, EPISTEMIC, EPISTEMIC_FILL, annotate, many_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,13 +64,13 @@ def comparison(
     if missing or not chosen:
         raise ValueError(f"scores: the table has {', '.join(known) or 'none'}, not {missing}")
     panels = _panels(axes, len(chosen))
-    given: Any = panels[0] if _several(axes) else axes
+    given: Any = panels[0] if many_axes(axes) else axes
     for index, (panel, score) in enumerate(zip(panels, chosen, strict=True)):
         found = {name: row[score] for name, row in cells.items() if score in row}
         _panel(panel, names, found, errors, first=index == 0)
         panel.locator_params(axis="x", nbins=3 if len(chosen) > 1 else 6)
         annotate(panel, score, "", None)
-    if len(chosen) > 1 and not _several(axes):  # the legend of the axes that were given
+    if len(chosen) > 1 and not many_axes(axes):  # the legend of the axes that were given
         everything = [row[score] for row in cells.values() for score in chosen if score in row]
         error = np.nan if any(cell.error for cell in everything) else 0.0
         repeated = any(len(cell.repeats) for cell in everything)
@@ -81,12 +81,8 @@ def comparison(
     return axes
 
 
-def _several(axes: Any) -> bool:
-    return isinstance(axes, (Sequence, np.ndarray))
-
-
 def _panels(axes: Any, count: int) -> list[Any]:
-    if _several(axes):
+    if many_axes(axes):
         if np.size(axes) != count:
             raise ValueError(f"axes: one, or one for each of {count} scores, got {np.size(axes)}")
         return list(np.ravel(axes))

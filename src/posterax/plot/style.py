@@ -1,6 +1,9 @@
 """Colours and dashes that all pictures share."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,3 +49,8 @@ def annotate(axes: "Axes", x: str, y: str, title: str | None) -> None:
     axes.set_ylabel(y)
     if title is not None:
         axes.set_title(title)
+
+
+def many_axes(axes: Any) -> bool:
+    """Whether these are axes in a list or an array, and not one."""
+    return isinstance(axes, (Sequence, np.ndarray))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..posteriors import Posterior
-from .style import DASHES, MARKERS, annotate, chain_style
+from .style import DASHES, MARKERS, annotate, chain_style, many_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,7 +66,7 @@ def training(
         raise ValueError("posteriors is empty: give at least one")
     found = {name: _course(posterior, name) for name, posterior in several.items()}
     left, right = _places(axes, any(course.kl is not None for course in found.values()))
-    twinned = right is not None and not _is_pair(axes)
+    twinned = right is not None and not many_axes(axes)
     drawn: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
     for index, (name, course) in enumerate(found.items()):
         prefix = f"{name}: " if name else ""
@@ -104,12 +104,8 @@ def training(
     return axes
 
 
-def _is_pair(axes: Any) -> bool:
-    return isinstance(axes, (Sequence, np.ndarray))
-
-
 def _places(axes: Any, with_kl: bool) -> "tuple[Axes, Axes | None]":
-    if not _is_pair(axes):
+    if not many_axes(axes):
         return axes, axes.twinx() if with_kl else None
     if len(axes) != 2:
         raise ValueError(f"axes must be one, or two of them (NLL, KL), got {len(axes)}")

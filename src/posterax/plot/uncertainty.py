@@ -7,6 +7,7 @@ import numpy as np
 
 from .. import metrics
 from .._checks import whole
+from ..metrics.detection import scores_of
 from ..predictive import Predictive
 from .style import (
     DATA,
@@ -71,7 +72,7 @@ def entropy_histogram(
     """
     bins = whole("bins", bins)
     area = metrics.detection(inside, outside, score=score).auroc
-    values = [_scores(given, score) for given in (inside, outside)]
+    values = [scores_of(inside, "inside", score), scores_of(outside, "outside", score)]
     low, high = min(v.min() for v in values), max(v.max() for v in values)
     if low >= 0:
         low = 0.0
@@ -154,12 +155,6 @@ def accuracy_rejection(
     axes.set_ylim(lowest - 0.06 * room, 1 + 0.04 * room)
     annotate(axes, f"share rejected, by {_short(score)}", "accuracy of the rest", title)
     return axes
-
-
-def _scores(given: Any, score: str) -> np.ndarray:
-    if isinstance(given, Predictive) or np.ndim(given) > 1:
-        return np.ravel(metrics.uncertainty_score(given, score)).astype(np.float64)
-    return np.asarray(given, np.float64)
 
 
 def _name(given: Any, score: str) -> str:
