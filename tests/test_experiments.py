@@ -1,6 +1,7 @@
 """Experiments: what they are shown, how figures are paired, and that a stopped run goes on."""
 
 import json
+import signal
 from types import SimpleNamespace
 
 import jax
@@ -18,6 +19,8 @@ from posterax.experiments.data import Images, inputs, load, rotated
 from posterax.experiments.pairs import differences, estimate
 from posterax.experiments.perceptrons import perceptron
 from posterax.experiments.store import Store
+from posterax.experiments.watch import Shown
+from posterax.fit import _interruptible
 
 RNG = np.random.default_rng(0)
 
@@ -102,6 +105,29 @@ def test_half_a_turn_twice_is_none():
     x, _ = drawn(5)
     assert np.array_equal(rotated(rotated(x, 180), 180), x)
     assert np.array_equal(rotated(x, 90), np.rot90(x, axes=(1, 2)))
+
+
+def test_half_a_fit_is_no_result():
+    def make():
+        with _interruptible() as interrupted:  # as px.fit is
+            signal.raise_signal(signal.SIGINT)
+        return {"interrupted": interrupted()}
+
+    assert make() == {"interrupted": True}
+    store = Store(None, {})
+    with pytest.raises(KeyboardInterrupt):
+        store.get("a", make)
+    assert store.runs == {}
+
+
+def test_whoever_watches_knows_how_far_a_run_is(capsys):
+    store = Store(None, {}, Shown())
+    store.get("a", lambda: {})
+    store.expect(["a", "b", "c"])
+    store.get("b", lambda: {})
+    store.get("b", lambda: {})  # there already
+    told = capsys.readouterr().err.splitlines()
+    assert [line.split(",")[0] for line in told] == ["1: a", "2 of 3: b"]
 
 
 # -- what networks are trained on

@@ -13,7 +13,9 @@ from . import _xla as _xla  # first: nothing may compile before it
 
 # isort: on
 from . import (
+    active,
     augment,
+    bandits,
     callbacks,
     data,
     information,
@@ -23,6 +25,7 @@ from . import (
     optim,
     plot,
     priors,
+    pruning,
     recalibrate,
     selection,
 )
@@ -58,6 +61,7 @@ from .infer import (
 from .model import Model, Parameters
 from .posteriors import Posterior, before_data
 from .predictive import Predictive
+from .pruning import prune
 from .selection import compare
 from .tables import BayesianClassifier, BayesianRegressor
 from .validation import Validation
@@ -96,7 +100,9 @@ __all__ = [
     "StuckError",
     "Validation",
     "__version__",
+    "active",
     "augment",
+    "bandits",
     "before_data",
     "callbacks",
     "compare",
@@ -111,6 +117,8 @@ __all__ = [
     "optim",
     "plot",
     "priors",
+    "prune",
+    "pruning",
     "recalibrate",
     "selection",
 ]

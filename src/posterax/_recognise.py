@@ -17,10 +17,10 @@ from .networks.parts import FrozenNetwork, numbers_fingerprint
 def check_model(model: Model, header: dict[str, Any], path: Path) -> None:
     """Refuse a ``model=`` that is not the one the file was written for."""
     stored = header["model"]
-    if not is_network(model.network, stored["fingerprint"], header["dtype"]):
+    if not is_network(model.network.dense(), stored["fingerprint"], header["dtype"]):
         raise CheckpointError(
             f"{path}: model= has another network than the file's (fingerprints "
-            f"{model.fingerprint()} and {stored['fingerprint']}): names or shapes differ"
+            f"{model.network.dense().fingerprint()} and {stored['fingerprint']}): names or shapes differ"
         )
     own = bayesian_parts(model)
     for part, is_own in own.items():
@@ -50,7 +50,7 @@ def _shown(parts: dict[str, Any]) -> str:
 def bayesian_parts(model: Model) -> dict[str, Any]:
     """Which weights are Bayesian; a hash of those neither in the posterior nor in the file."""
     where, rest = model.chosen()
-    network: Any = model.network
+    network: Any = model.network.dense()
     kept = network.network if isinstance(network, FrozenNetwork) else network
     return {
         "where": where,

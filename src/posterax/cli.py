@@ -16,6 +16,7 @@ from . import demo as tasks
 from ._version import __version__
 from .experiments import BUDGETS, EXPERIMENTS
 from .experiments import reproduce as run_experiment
+from .experiments.watch import Shown
 
 app = typer.Typer(
     help="A posterior over the weights of any neural network.",
@@ -82,22 +83,23 @@ def reproduce(
     name: Annotated[str, typer.Argument(help=" or ".join(EXPERIMENTS))],
     out: Annotated[Path, typer.Option(help="Where results go.")] = Path("results"),
     budget: Annotated[str, typer.Option(help=", ".join(BUDGETS))] = "cpu",
-    seeds: Annotated[int, typer.Option(min=1, help="Repetitions.")] = 5,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Repetitions (default: as many as documented).")
+    ] = None,
 ) -> None:
     """Run an experiment of the documentation: JSON, tables and a picture.
 
     A run that was stopped goes on where it was.
     """
-    progress = Console(stderr=True, highlight=False)
-
-    def say(line: str) -> None:
-        progress.print(line, style="dim")
-
     try:
-        run_experiment(name, out, budget=budget, seeds=seeds, say=say)
+        with Shown() as watch:
+            run_experiment(name, out, budget=budget, seeds=seeds, watch=watch)
     except (FileNotFoundError, ValueError) as error:
-        progress.print(str(error), style="red")
+        Console(stderr=True, highlight=False).print(str(error), style="red")
         raise typer.Exit(1) from error
+    except KeyboardInterrupt as stop:
+        Console(stderr=True).print(f"stopped: the same command goes on from {out}", style="dim")
+        raise typer.Exit(130) from stop
     typer.echo((out / f"{name}.md").read_text())
 
 

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ._checks import whole
 from ._noise import mix, noise_key
 
 
@@ -57,7 +58,7 @@ class Data(eqx.Module):
         position = i * batch_size + jnp.arange(batch_size, dtype=jnp.int32)
         inside = position < self.count
         order = jax.random.fold_in(noise_key(key), epoch)
-        position = jnp.where(inside, position, position - self.count)
+        position = position % self.count
         return Place(shuffle(position, self.count, order), inside, i)
 
     def batch(self, place: Place) -> Batch:
@@ -72,6 +73,33 @@ class Data(eqx.Module):
         """The whole data as one batch."""
         rows = jnp.arange(self.y.shape[0], dtype=jnp.int32)
         return Batch(self.x, self.y, self.weight, jnp.zeros((), jnp.int32), rows)
+
+
+class Padded:
+    """Data that will grow: ``(x, y)`` with room for more rows, so that one program serves all.
+
+    ``fit`` takes it where it takes ``(x, y)``. The empty rows count nowhere; ``batch_size`` may be
+    larger than the data, and no larger than the room.
+
+    Args:
+        data: ``(x, y)`` or ``(x, y, weight)``.
+        room: rows to make room for.
+
+    Example:
+        >>> import numpy as np
+        >>> import posterax as px
+        >>> x = np.linspace(-1, 1, 5)[:, None].astype("float32")
+        >>> line = px.networks.MLP(1, 1, (), key=0)
+        >>> model = px.Model(line, px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1))
+        >>> few = px.data.Padded((x, x[:, 0]), room=16)
+        >>> a = px.fit(model, few, px.Conjugate()).moments()[0].network.layers[0].weight
+        >>> b = px.fit(model, (x, x[:, 0]), px.Conjugate()).moments()[0].network.layers[0].weight
+        >>> bool(abs(a - b).max() < 1e-6)
+        True
+    """
+
+    def __init__(self, data: tuple[Any, ...], room: int):
+        self.data, self.room = data, whole("room", room)
 
 
 class Stack(eqx.Module):

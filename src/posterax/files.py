@@ -19,6 +19,7 @@ from ._version import __version__
 from .checkpoint import FORMAT, CheckpointError, pack, read, unpack, write
 from .model import Model
 from .networks.parts import FrozenNetwork
+from .networks.sparse import SparseNetwork, pack_bits, unpack_bits
 from .posteriors import Evidence, Posterior, Record
 from .predictive import Targets
 
@@ -149,10 +150,15 @@ def _rebuild(
         model = _make_model(header, arrays, targets, dtype, path)
     else:
         check_model(model, header, path)
+        model = _sparse(model, arrays, path)
     model = model.for_targets(targets.inner, dtype)
-    if isinstance(model.network, FrozenNetwork):
-        fixed = _like(model.network.fixed, arrays, "fixed", path, dtype)
-        model = eqx.tree_at(lambda m: m.network.fixed, model, fixed)
+    inner = model.network.dense()
+    if isinstance(inner, FrozenNetwork):
+        fixed = _like(inner.fixed, arrays, "fixed", path, dtype)
+        where = lambda m: m.network.fixed  # noqa: E731
+        if isinstance(model.network, SparseNetwork):
+            where = lambda m: m.network.network.fixed  # noqa: E731
+        model = eqx.tree_at(where, model, fixed)
     made = _POSTERIORS[header["posterior"]]
     family = {
         name: _restore(node, name, arrays, model, path) for name, node in header["family"].items()
@@ -240,7 +246,10 @@ def _like(
 
 
 def _describe_model(model: Model, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    whole, network = model.network, None
+    whole, network = model.network.dense(), None
+    fingerprint = whole.fingerprint()
+    if isinstance(model.network, SparseNetwork):
+        arrays |= {f"mask/{name}": pack_bits(m) for name, m in model.network.masks().items()}
     if isinstance(whole, FrozenNetwork):
         arrays |= pack(whole.fixed, "fixed")
         whole = whole.network
@@ -260,7 +269,7 @@ def _describe_model(model: Model, arrays: dict[str, np.ndarray]) -> dict[str, An
         prior = describe_prior(model.prior)
     return bayesian_parts(model) | {
         "network": network,
-        "fingerprint": model.fingerprint(),
+        "fingerprint": fingerprint,
         "prior": prior,
         "likelihood": _call(model.likelihood, _LIKELIHOODS, skip=("cholesky",)),
         "compute_dtype": model.compute_dtype,
@@ -324,8 +333,9 @@ def _make_model(
     rest = "frozen" if stored["rest"] == "frozen" else "point"
     options = {"where": where, "rest": rest, "compute_dtype": stored["compute_dtype"]}
     if stored["prior"]["name"] != "PerWeight":
-        return Model(network, make_prior(stored["prior"]), likelihood, **options)
-    plain = Model(network, priors.Gaussian(1.0), likelihood, **options)
+        whole = Model(network, make_prior(stored["prior"]), likelihood, **options)
+        return _sparse(whole, arrays, path)
+    plain = _sparse(Model(network, priors.Gaussian(1.0), likelihood, **options), arrays, path)
     template = plain.for_targets(targets.inner, dtype).parameters
     if not stored["prior"]["likelihood"]:
         template = template._replace(likelihood=None)
@@ -336,7 +346,28 @@ def _make_model(
     elif stored_scales < len(jax.tree.leaves(template)):
         template = plain.bayesian(template)
     scale = _like(template, arrays, "prior.scale", path)
-    return Model(network, priors.PerWeight(loc, scale), likelihood, **options)
+    if rest == "frozen":  # the network has it already
+        options |= {"where": None, "rest": "point"}
+    return Model(plain.network, priors.PerWeight(loc, scale), likelihood, **options)
+
+
+def _sparse(model: Model, arrays: dict[str, np.ndarray], path: Path) -> Model:
+    """The model without the weights that the file's were pruned of."""
+    whole = named_leaves(model.network.dense().params)
+    stored = {
+        name: unpack_bits(arrays[f"mask/{name}"], w.shape)
+        for name, w in whole.items()
+        if f"mask/{name}" in arrays
+    }
+    if isinstance(model.network, SparseNetwork):
+        own = model.network.masks()
+        if own.keys() != stored.keys() or any((own[n] != stored[n]).any() for n in own):
+            raise CheckpointError(
+                f"{path}: model= is pruned of other weights than the file's; give it the model of "
+                "the whole network, the file has what was removed"
+            )
+        return model
+    return model.sparse(stored)
 
 
 def make_prior(node: dict[str, Any]) -> priors.Prior:

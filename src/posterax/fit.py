@@ -4,6 +4,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -103,11 +104,25 @@ def fit(
         return run.all_phases(bar, interrupted)
 
 
+_whole_or_nothing: ContextVar[bool] = ContextVar("whole_or_nothing", default=False)
+
+
+@contextmanager
+def whole_or_nothing() -> Iterator[None]:
+    """Within it Ctrl-C raises: for those to whom a part of a fit is of no use."""
+    token = _whole_or_nothing.set(True)
+    try:
+        yield
+    finally:
+        _whole_or_nothing.reset(token)
+
+
 @contextmanager
 def _interruptible() -> Iterator[Callable[[], bool]]:
     """Ctrl-C asks the fit to stop at the end of the chunk; a second one stops at once."""
     pressed = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
+    alone = threading.current_thread() is threading.main_thread()
+    if not alone or _whole_or_nothing.get():
         yield pressed.is_set
         return
 

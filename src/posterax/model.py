@@ -15,6 +15,7 @@ from .data import cast
 from .likelihoods import Likelihood
 from .networks import Network, as_network
 from .networks.parts import FrozenNetwork, Where, select
+from .networks.sparse import check_masks, freeze, sparse, take
 from .priors import Flat, PerWeight, Prior, Trained, as_prior, is_flat, is_prior
 
 
@@ -83,7 +84,7 @@ class Model(eqx.Module):
             )
         chosen = None if where is None else select(network.params, where)
         if chosen is not None and rest == "frozen":
-            network, chosen = FrozenNetwork(network, chosen), None
+            network, chosen = freeze(network, chosen), None
         self.network = network
         if not isinstance(likelihood, Likelihood):
             raise TypeError(
@@ -98,7 +99,7 @@ class Model(eqx.Module):
         self.compute_dtype = None if compute_dtype is None else np.dtype(compute_dtype).name
         # the likelihood's parameters need the shape of the targets, which the data will tell
         self.parameters = Parameters(self.network.params, {})
-        priors = self.prior.resolve(network.params, network.fan_in)
+        priors = network.resolve(self.prior)
         if chosen is not None:
             priors = jax.tree.map(
                 lambda prior, c: prior if c else Flat(), priors, chosen, is_leaf=is_prior
@@ -123,6 +124,38 @@ class Model(eqx.Module):
                 Parameters(self.priors.network, own_priors),
             ),
             is_leaf=lambda node: isinstance(node, dict),
+        )
+
+    def sparse(self, mask: Any) -> "Model":
+        """The same model without the weights that a mask leaves out: those are the constant 0.
+
+        Unlike a model of ``px.networks.sparse`` it keeps the precision and the likelihood's
+        parameters of the fit; see there for ``mask``.
+        """
+        masks = check_masks(mask, self.network)
+        network = sparse(self.network, masks)
+
+        def kept(path: Any, w: jax.Array, prior: Prior) -> Prior:
+            name = path_name(path)
+            return prior.kept(w.shape, np.flatnonzero(masks[name])) if name in masks else prior
+
+        priors = jax.tree_util.tree_map_with_path(kept, self.network.params, self.priors.network)
+        prior = self.prior
+        if isinstance(prior, PerWeight):
+            loc, scale = (
+                tree._replace(network=take(tree.network, masks))
+                for tree in (prior.loc, prior.scale)
+            )
+            prior = PerWeight(loc, scale)
+        return eqx.tree_at(
+            lambda m: (m.network, m.prior, m.parameters, m.priors),
+            self,
+            (
+                network,
+                prior,
+                self.parameters._replace(network=network.params),
+                self.priors._replace(network=priors),
+            ),
         )
 
     def init(self, key: jax.Array) -> Parameters:
@@ -217,7 +250,7 @@ class Model(eqx.Module):
 
     def chosen(self) -> tuple[list[str], str]:
         """The weights that ``where`` chose, by name, and what the rest is (``"none"``: no rest)."""
-        if isinstance(self.network, FrozenNetwork):
+        if isinstance(self.network.dense(), FrozenNetwork):
             return list(named_leaves(self.network.params)), "frozen"
         names = list(named_leaves(self.bayesian(self.parameters).network))
         return names, "none" if len(names) == len(jax.tree.leaves(self.network.params)) else "point"

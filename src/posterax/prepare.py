@@ -11,7 +11,7 @@ import numpy as np
 from ._checks import above_zero, whole
 from ._tree import named_leaves, same_structure, tree_size
 from .augment import as_augment, check_augment
-from .data import Data, Stream, bucket, cast, check_finite, float_dtype, pad_rows, unpack
+from .data import Data, Padded, Stream, bucket, cast, check_finite, float_dtype, pad_rows, unpack
 from .infer.base import Method, Plan, Start
 from .infer.bayes_by_backprop import BayesByBackprop
 from .model import Model, Parameters
@@ -85,6 +85,9 @@ def prepare(
             "px.priors.Grid, whose weights take finitely many values: use px.BlackBoxVI, "
             "px.Enumeration, px.ImportanceSampling or px.Metropolis"
         )
+    held = 0
+    if isinstance(data, Padded):
+        data, held = data.data, data.room
     if isinstance(data, Stream) or not isinstance(data, tuple | list) or is_batches(data):
         return _prepare_stream(model, data, method, epochs, steps, batch_size, augment)
 
@@ -95,12 +98,15 @@ def prepare(
     n = len(y)
     dtype = float_dtype(x, model.network.params)
     model = model.for_targets(inner, dtype)
-    size = _batch_size(batch_size, n, method)
+    held = max(n, held)
+    size = _batch_size(batch_size, held, method)
     check_augment(augment, _shapes(x, size, dtype), inner, module_of(model.network))
-    batches = -(-n // size)
     # a network with state (batch statistics) would see the padding of a full batch
+    if size == held and jax.tree.leaves(model.network.state):
+        size = held = n
+    batches = -(-n // size)
     shared = n <= SHARED_ROWS and not jax.tree.leaves(model.network.state)
-    room = bucket(n) if shared else n
+    room = max(bucket(n) if shared else n, held)
     rows = Data(
         jax.tree.map(lambda a: jnp.asarray(pad_rows(cast(a, dtype), room)), x),
         jnp.asarray(pad_rows(cast(y, dtype), room)).reshape(room, *inner),
@@ -108,7 +114,7 @@ def prepare(
         jnp.asarray(n, jnp.int32),
         augment,
     )
-    size = room if size == n else size
+    size = room if size == held else size
     plan = _plan(np.sum(weight), batches, size, method, epochs, steps, np.shape(y)[1:], inner)
     plan = dataclasses.replace(plan, inputs=_shapes(x, size, dtype))
     return Prepared(model, rows, None, plan, augment)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .store import Store
+from .watch import Watch
 
 BUDGETS = ("quick", "cpu", "full")
 
@@ -20,6 +21,7 @@ class Experiment(NamedTuple):
     summary: str
     module: str  # run(budget, seeds, say, keep) → Store
     report: str  # summary(store) → dict, page(store) → Markdown, draw(store, path)
+    seeds: int = 5  # repetitions, where the user does not say
 
 
 EXPERIMENTS = {
@@ -31,6 +33,30 @@ EXPERIMENTS = {
         "an ensemble of MLPs on MNIST tells notMNIST's letters from digits",
         "letters", "letters_report",
     ),
+    "mnist": Experiment(
+        "MNIST by two layers: maximum likelihood, dropout, Bayes by Backprop with two priors",
+        "mnist", "mnist_report",
+    ),
+    "pruning": Experiment(
+        "the same network without 50, 75, 95 and 98 % of its weights",
+        "pruning", "pruning_report",
+    ),
+    "active": Experiment(
+        "MNIST from 20 labels to 1000: asking by BALD against asking at random",
+        "active", "active_report",
+    ),
+    "bandit": Experiment(
+        "which mushrooms to eat: Thompson sampling by Bayes by Backprop beside ε-greedy",
+        "bandit", "bandit_report",
+    ),
+    "regression": Experiment(
+        "the paper's curve: does the band widen where there are no data?",
+        "regression", "regression_report",
+    ),
+    "uci": Experiment(
+        "six UCI regression sets by the usual splits, beside published figures (seeds are splits)",
+        "uci", "uci_report", seeds=20,
+    ),
 }  # fmt: skip
 
 
@@ -39,8 +65,9 @@ def reproduce(
     out: Path | None,
     *,
     budget: str = "cpu",
-    seeds: int = 5,
+    seeds: int | None = None,
     say: Callable[[str], Any] = lambda line: None,
+    watch: Watch | None = None,
 ) -> Store:
     """Run an experiment, or go on with one that was stopped, and write what was found.
 
@@ -53,13 +80,14 @@ def reproduce(
         out: the directory to write to; ``None`` writes nothing.
         budget: ``"quick"`` (seconds, to try it), ``"cpu"`` (about ten minutes on two cores) or
             ``"full"`` (a GPU).
-        seeds: repetitions.
+        seeds: repetitions (default: the experiment's own number).
         say: called with a line of progress.
+        watch: what shows how far the run is.
 
     Example:
         >>> from posterax.experiments import EXPERIMENTS
-        >>> sorted(EXPERIMENTS)
-        ['letters', 'overconfidence']
+        >>> EXPERIMENTS["mnist"].module
+        'mnist'
     """
     if name not in EXPERIMENTS:
         raise ValueError(f"name must be one of {', '.join(EXPERIMENTS)}, got {name!r}")
@@ -69,7 +97,7 @@ def reproduce(
     module = import_module(f".{experiment.module}", __name__)
     report = import_module(f".{experiment.report}", __name__)
     path = None if out is None else out / f"{name}.json"
-    store = module.run(budget, seeds, say, lambda settings: Store(path, settings))
+    store = module.run(budget, seeds or experiment.seeds, say, lambda settings: Store(path, settings, watch))
     store.content["summary"] = report.summary(store)
     store.write()
     if out is not None:

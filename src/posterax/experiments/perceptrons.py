@@ -12,7 +12,9 @@ KINDS = ("plain", "batch_norm", "layer_norm", "dropout")
 MOMENTUM, EPS = 0.9, 1e-5
 
 
-def perceptron(width: int, kind: str, *, rate: float = 0.5, key: int) -> Network:
+def perceptron(
+    width: int, kind: str, *, rate: float = 0.5, input_rate: float = 0.0, key: int
+) -> Network:
     """784-width-width-10 with ReLU, its hidden layers treated in one of these ways.
 
     All have the same weights W, b from the same key; normalisation comes before the ReLU, with a
@@ -21,7 +23,8 @@ def perceptron(width: int, kind: str, *, rate: float = 0.5, key: int) -> Network
     Args:
         width: of both hidden layers.
         kind: ``"plain"``, ``"batch_norm"``, ``"layer_norm"`` or ``"dropout"``.
-        rate: of dropout.
+        rate: of dropout, after both hidden layers.
+        input_rate: of dropout of the pixels.
         key: an int.
 
     Example:
@@ -37,7 +40,7 @@ def perceptron(width: int, kind: str, *, rate: float = 0.5, key: int) -> Network
         return as_network(mlp)
     weights: dict[str, Any] = {"layers": [(layer.weight, layer.bias) for layer in mlp.layers]}
     if kind == "dropout":
-        return as_network((weights, _with_dropout(rate)))
+        return as_network((weights, _with_dropout(rate, input_rate)))
     weights["norms"] = [(jnp.ones(width), jnp.zeros(width))] * 2
     if kind == "layer_norm":
         return as_network((weights, _with_layer_norm))
@@ -46,14 +49,18 @@ def perceptron(width: int, kind: str, *, rate: float = 0.5, key: int) -> Network
 
 
 @cache  # one function for each rate: another would be compiled anew
-def _with_dropout(rate: float) -> Any:
+def _with_dropout(rate: float, input_rate: float) -> Any:
+    def drop(x: jax.Array, p: float, key: jax.Array) -> jax.Array:
+        return jnp.where(jax.random.bernoulli(key, 1 - p, x.shape), x / (1 - p), 0)
+
     def apply(weights: Any, x: jax.Array, key: Any, training: bool) -> jax.Array:
         *hidden, (w, b) = weights["layers"]
+        if training and input_rate:
+            x = drop(x, input_rate, jax.random.fold_in(key, len(hidden)))
         for i, (v, c) in enumerate(hidden):
             x = jax.nn.relu(x @ v.T + c)
             if training:
-                kept = jax.random.bernoulli(jax.random.fold_in(key, i), 1 - rate, x.shape)
-                x = jnp.where(kept, x / (1 - rate), 0)
+                x = drop(x, rate, jax.random.fold_in(key, i))
         return x @ w.T + b
 
     return apply

@@ -4,7 +4,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ import jax
 import numpy as np
 
 from .._version import __version__
+from ..fit import whole_or_nothing
+from .watch import Watch
 
 
 class Store:
@@ -20,6 +22,7 @@ class Store:
     Args:
         path: the file; ``None`` keeps everything in memory.
         settings: of the run; a file with results of others is refused.
+        watch: what shows how far the run is.
 
     Example:
         >>> from posterax.experiments.store import Store
@@ -30,8 +33,9 @@ class Store:
         0.5
     """
 
-    def __init__(self, path: Path | None, settings: dict[str, Any]):
+    def __init__(self, path: Path | None, settings: dict[str, Any], watch: Watch | None = None):
         self.path = path
+        self.watch = watch or Watch()
         self.content: dict[str, Any] = {"settings": settings, "facts": facts(), "runs": {}}
         if path is None or not path.exists():
             return
@@ -47,15 +51,24 @@ class Store:
         """What there is, by name."""
         return self.content["runs"]
 
+    def expect(self, names: Iterable[str]) -> None:
+        """All results that the run will ask for, so that whoever watches knows how far it is."""
+        wanted = set(names)
+        self.watch.expect(len(wanted), len(wanted & self.runs.keys()))
+
     def get(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The result of this name: made, timed and written unless it is there."""
         if name not in self.runs:
+            self.watch.begin(name)
             began = time.perf_counter()
-            made = make()
-            self.runs[name] = made | {"seconds": round(time.perf_counter() - began, 2)}
+            with whole_or_nothing():  # half a fit is no result
+                made = make()
+            seconds = round(time.perf_counter() - began, 2)
+            self.runs[name] = made | {"seconds": seconds}
             if (now := facts()) != self.content["facts"]:  # a file that was begun elsewhere
                 self.runs[name]["facts"] = now
             self.write()
+            self.watch.end(name, seconds)
         return self.runs[name]
 
     def write(self) -> None:

@@ -61,7 +61,7 @@ def as_proposal(proposal: Any, model: Model, targets: Targets) -> Posterior:
         own = model.priors.likelihood
         if isinstance(prior, PerWeight) and prior.loc.likelihood is not None:
             own = prior.resolve_likelihood()
-        priors = prior.resolve(model.network.params, model.network.fan_in)
+        priors = model.network.resolve(prior)
         other = eqx.tree_at(lambda m: m.priors, model, Parameters(priors, own))
         found = PriorPosterior(other, model.network.state, targets)
     _check_kinds(found.model, model)

@@ -9,6 +9,7 @@ from .lora import low_rank
 from .mlp import MLP
 from .recurrent import Recurrent
 from .resnet import ResNet
+from .sparse import sparse
 from .temporal import TemporalConvNet
 from .torch_import import from_torch
 from .transformer import Transformer
@@ -34,4 +35,5 @@ __all__ = [
     "as_network",
     "from_torch",
     "low_rank",
+    "sparse",
 ]

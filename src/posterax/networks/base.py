@@ -1,6 +1,7 @@
 """What a network knows; every network of this package is one, or becomes one."""
 
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -63,6 +64,18 @@ class Network(eqx.Module):
         Weights are outputs first, (out, in, …), unless a library has it otherwise.
         """
         return outputs_first(shape)
+
+    def resolve(self, prior: Any) -> Any:
+        """A tree like the parameters with the prior of every array (see ``Prior.resolve``)."""
+        return prior.resolve(self.params, self.fan_in)
+
+    def dense(self) -> "Network":
+        """The same network with all of its weights, those included that are the constant 0."""
+        return self
+
+    def unfolded(self) -> tuple["Network", Callable[[Any], Any]]:
+        """A network that does no more to its weights than it must, and what was done to them."""
+        return self, lambda params: params
 
     def fingerprint(self, *, widths: bool = False) -> str:
         """A hash of names, shapes and kinds of all parameters and state.

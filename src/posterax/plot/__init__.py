@@ -5,6 +5,8 @@ from .chains import energy, ranks, trace
 from .checks import predictive_check
 from .comparison import comparison
 from .images import images
+from .learning import learning_curve
+from .regret import regret
 from .reliability import quantile_calibration, reliability
 from .style import (
     CHAINS,
@@ -35,11 +37,13 @@ __all__ = [
     "energy",
     "entropy_histogram",
     "images",
+    "learning_curve",
     "method_style",
     "predictive_check",
     "quantile_calibration",
     "ranks",
     "regression_band",
+    "regret",
     "reliability",
     "signal_to_noise",
     "trace",

@@ -112,6 +112,7 @@ def signal_to_noise(
     *,
     where: Where | None = None,
     bins: int | None = None,
+    fractions: Sequence[float] = (),
     title: str | None = None,
 ) -> "Axes":
     r"""Draw how the signal-to-noise ratio |μ| / σ is spread over all weights, in decibels.
@@ -126,6 +127,8 @@ def signal_to_noise(
         posterior: of a method that gives weights a deviation.
         where: which arrays of weights, as in ``px.Model`` (default: all that have a prior).
         bins: bars (default: twice the third root of the number of weights, from 5 to 50).
+        fractions: shares of the weights, such as (0.75, 0.95), whose ratios are marked: what
+            ``px.prune`` removes lies at the left.
         title: above the axes.
 
     Returns:
@@ -179,10 +182,33 @@ def signal_to_noise(
     )  # fmt: skip
     axes.set_xlim(edges[0], edges[-1])
     axes.set_ylim(0, top)
+    _mark(axes, np.sort(decibels), fractions)
     right = axes.secondary_yaxis("right", functions=(lambda d: d / top, lambda s: s * top))
     right.set_ylabel("share below")
     annotate(axes, "signal-to-noise |μ| / σ (dB)", "density (1 / dB)", title)
     return axes
+
+
+def _mark(axes: "Axes", decibels: np.ndarray, fractions: Sequence[float]) -> None:
+    """Lines below which these shares of the weights lie."""
+    low, high = axes.get_xlim()
+    last, height = -np.inf, 0.98
+    for fraction in sorted(fractions):
+        if not 0 < fraction < 1:
+            raise ValueError(f"fractions must lie between 0 and 1, got {fraction!r}")
+        at = decibels[min(round(fraction * len(decibels)), len(decibels) - 1)]
+        if at < low:
+            continue
+        # labels of neighbours one below the other
+        height = height - 0.09 if at - last < 0.1 * (high - low) else 0.98
+        axes.axvline(at, color=TOTAL, linewidth=1.3, zorder=4)
+        axes.annotate(
+            f"{100 * fraction:.4g} %", (at, height), xytext=(-4, 0), textcoords="offset points",
+            xycoords=axes.get_xaxis_transform(), ha="right", va="top", fontsize="small",
+            color=MEAN, zorder=5,
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1},
+        )  # fmt: skip
+        last = at
 
 
 # -- rows

@@ -52,11 +52,14 @@ class Symmetric(Posterior):
     def evaluate(self, ids: Any, x: Any) -> tuple[jax.Array, Any]:
         """For pairs μ ± δ the products with x are shared: x·μ by all samples, x·δ by two."""
 
+        inner, unfold = self.model.network.unfolded()
+        model = eqx.tree_at(lambda m: m.network, self.model, inner)
         random, points = eqx.partition(self.mu, self._random(ids.key[0]))
+        random, points = (p._replace(network=unfold(p.network)) for p in (random, points))
 
         def network(weights: Any, x: Any) -> Any:
             own = Parameters(eqx.combine(weights, points.network), None)
-            return self.model.apply(own, self.state, x, None, False)[0]
+            return model.apply(own, self.state, x, None, False)[0]
 
         samples = len(ids.sign)
         means = shared.products(network, random.network, x) if samples > 1 else []
@@ -65,6 +68,7 @@ class Symmetric(Posterior):
 
         def pair(key: jax.Array) -> Any:
             step = self.deviation(key)
+            step = step._replace(network=unfold(step.network))
             steps = shared.products(network, step.network, x)
 
             def side(sign: float) -> tuple[jax.Array, Any]:

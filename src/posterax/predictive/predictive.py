@@ -230,6 +230,14 @@ class Predictive(Streamed):
         """The network's outputs for every posterior sample, (samples, inputs, …)."""
         return np.moveaxis(self._stream(rd.outputs)[0], 1, 0)
 
+    def conditional_means(self) -> np.ndarray:
+        """E[y | x, w] of each posterior sample, (samples, N, …); the probabilities of classes."""
+        found = np.moveaxis(self._stream(rd.conditional_means)[0], 1, 0)
+        if self.kind == "classification":
+            return found
+        found = np.stack([self._in_shape(part) for part in found])
+        return found if self._units is None else self._units.of(found)
+
     @property
     def weights(self) -> np.ndarray:
         """The weight of each posterior sample; they sum to 1."""

@@ -112,6 +112,14 @@ def outputs(block: Block, extra: Any) -> Any:
     return (jnp.moveaxis(block.outputs, 0, 1),)
 
 
+def conditional_means(block: Block, extra: Any) -> Any:
+    """E[y | w] of every sample: for classes their probabilities."""
+    if block.likelihood.kind == "classification":
+        return (jnp.moveaxis(block.probabilities(), 0, 1),)
+    means = block.each(lambda f, own, side: block.likelihood.distribution(f, own, side).mean)
+    return (jnp.moveaxis(means, 0, 1),)
+
+
 def draw_y(block: Block, index: jax.Array, key: jax.Array) -> jax.Array:
     """One draw of y from each of the samples ``index`` (an index may come again)."""
     keys = jax.random.split(key, len(index))

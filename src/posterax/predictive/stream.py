@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -70,6 +70,16 @@ class Streamed:
 
     def __len__(self) -> int:
         return len(jax.tree.leaves(self._x)[0])
+
+    def at(self, rows: Any) -> Self:
+        """The predictive at some of its inputs, by their numbers."""
+        rows = np.asarray(rows, np.int64)
+        view = copy.copy(self)
+        view._x = jax.tree.map(lambda a: a[rows], self._x)
+        view._moments = None
+        if self._units is not None and np.ndim(self._units.shift) > len(self._targets.given):
+            view._units = self._units._replace(shift=self._units.shift[rows])
+        return view
 
     @property
     def kind(self) -> str:

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
 
@@ -31,6 +32,7 @@ class Prior(eqx.Module):
     """What a prior knows: its log density, its draws, and where it can its KL from a Gaussian."""
 
     discrete: ClassVar[bool] = False  # probabilities in the place of a density
+    each: ClassVar[bool] = False  # whether it has numbers for every weight, in a tree
 
     def log_prob(self, w: jax.Array) -> jax.Array:
         """log p(w), an array whose sum is the log density."""
@@ -61,6 +63,17 @@ class Prior(eqx.Module):
     def for_shape(self, shape: tuple[int, ...], fan_in: Callable[..., int]) -> "Prior":
         """The prior of one array; only fan-in scaling looks at the shape."""
         return self
+
+    def kept(self, shape: tuple[int, ...], places: np.ndarray) -> "Prior":
+        """The prior of some entries of an array of this shape, by their places when flattened."""
+
+        def one(a: Any) -> Any:
+            if not np.ndim(a):
+                return a
+            left = np.broadcast_to(np.asarray(a), shape).reshape(-1)[places]
+            return jnp.asarray(left) if isinstance(a, jax.Array) else left
+
+        return jax.tree.map(one, self)
 
 
 def is_prior(node: Any) -> bool:

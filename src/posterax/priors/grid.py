@@ -84,6 +84,9 @@ class Grid(Prior):
         logits = jnp.log(jnp.asarray(self.probs, jnp.result_type(float)))
         return self.value(jax.random.categorical(key, logits, shape=shape), dtype)
 
+    def kept(self, shape: tuple[int, ...], places: np.ndarray) -> "Grid":
+        return self  # its arrays are of values, not of weights
+
     def deviation(self) -> Any:
         return np.sqrt(self.probs @ np.square(self.values - self.probs @ self.values))
 

@@ -17,6 +17,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import gammaln
 
 from .base import LOG_2PI, Prior, positive
@@ -53,6 +54,9 @@ class Hierarchical(Prior):
     rate: Any
     relevance: bool = eqx.field(static=True)
     _outputs: int = eqx.field(static=True, repr=False)  # the axis of a layer's outputs
+    # of a vector of some entries of an array: the number of the s² that each has
+    _groups: Any = eqx.field(repr=False)
+    _count: int = eqx.field(static=True, repr=False)
 
     def __init__(
         self,
@@ -61,11 +65,14 @@ class Hierarchical(Prior):
         *,
         relevance: bool = False,
         _outputs: int = 0,
+        _groups: Any = None,
+        _count: int = 0,
     ):
         self.concentration = positive("concentration", concentration)
         self.rate = positive("rate", rate)
         self.relevance = bool(relevance)
         self._outputs = _outputs
+        self._groups, self._count = _groups, _count
 
     def _shared(self, ndim: int) -> tuple[int, ...]:
         """The axes along which weights share one s²."""
@@ -74,10 +81,16 @@ class Hierarchical(Prior):
     def _log_evidence(self, squares: jax.Array) -> jax.Array:
         """log ∫ N(w | 0, s²) p(s²) ds² from the squares of w, summed over all groups."""
         a, b = (jnp.asarray(v, squares.dtype) for v in (self.concentration, self.rate))
-        total = jnp.sum(squares, axis=self._shared(squares.ndim))
-        n = squares.size / max(total.size, 1)
+        if self._groups is None:
+            total = jnp.sum(squares, axis=self._shared(squares.ndim))
+            n: Any = squares.size / max(total.size, 1)
+        else:  # a group that lost all its entries adds nothing
+            total, n = (self._by_group(v) for v in (squares, jnp.ones_like(squares)))
         constant = gammaln(a + n / 2) - gammaln(a) - n / 2 * (LOG_2PI + jnp.log(b))
         return jnp.sum(constant - (a + n / 2) * jnp.log1p(total / (2 * b)))
+
+    def _by_group(self, values: jax.Array) -> jax.Array:
+        return jnp.zeros(self._count, values.dtype).at[self._groups].add(values)
 
     def log_prob(self, w: jax.Array) -> jax.Array:
         return self._log_evidence(jnp.square(w))
@@ -91,7 +104,11 @@ class Hierarchical(Prior):
         shared = self._shared(len(shape))
         groups = tuple(1 if axis in shared else size for axis, size in enumerate(shape))
         a, b = (jnp.asarray(v, dtype) for v in (self.concentration, self.rate))
+        if self._groups is not None:
+            groups = (self._count,)
         variance = b / jax.random.gamma(scale_key, a, groups, dtype)
+        if self._groups is not None:
+            variance = variance[self._groups]
         return jnp.sqrt(variance) * jax.random.normal(noise_key, shape, dtype)
 
     def for_shape(self, shape: tuple[int, ...], fan_in: Callable[..., int]) -> "Prior":
@@ -102,4 +119,22 @@ class Hierarchical(Prior):
             self.rate / fan_in(shape),
             relevance=self.relevance,
             _outputs=outputs,
+        )
+
+    def kept(self, shape: tuple[int, ...], places: np.ndarray) -> "Prior":
+        if self._groups is not None:
+            groups, count = np.asarray(self._groups)[places], self._count
+        elif self.relevance and len(shape) > 1:
+            of = [1 if axis in self._shared(len(shape)) else n for axis, n in enumerate(shape)]
+            count = int(np.prod(of))
+            groups = np.broadcast_to(np.arange(count).reshape(of), shape).reshape(-1)[places]
+        else:
+            return self
+        return Hierarchical(
+            self.concentration,
+            self.rate,
+            relevance=self.relevance,
+            _outputs=self._outputs,
+            _groups=jnp.asarray(groups, jnp.int32),
+            _count=count,
         )

@@ -1,7 +1,7 @@
 """Different priors for different weights: by part of the tree, or one for each."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.tree_util as jtu
@@ -74,6 +74,8 @@ class PerWeight(Prior):
 
     loc: Any
     scale: Any
+
+    each: ClassVar[bool] = True
 
     def resolve(self, params: Any, fan_in: Callable[[tuple[int, ...], str], int]) -> Any:
         if not same_structure(params, self.loc.network):

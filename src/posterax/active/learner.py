@@ -1,0 +1,228 @@
+r"""A model that says which labels it wants, and learns from them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from .._checks import whole
+from .._keys import KeyLike, as_key
+from .._tree import same_structure
+from ..data import Padded, as_inputs, bucket, unpack
+from ..files import load
+from ..fit import fit
+from ..infer.base import Method, choose
+from ..model import Model, Parameters
+from ..posteriors import Posterior
+from ..prepare import DEFAULT_BATCH, SHARED_ROWS
+from ..priors import PerWeight
+from .choosing import By, check_by, pick
+from .scores import generator
+
+OWN = ("data", "init", "resume", "key", "checkpoint", "progress")  # arguments of fit it sets
+
+
+class Learner:
+    r"""A model with its labels so far, for one question after another.
+
+    ``query`` says which inputs of a pool to ask about, ``teach`` takes their labels and fits again:
+
+        update="refit"                p(w | D₁, D₂) ∝ p(w) p(D₁ | w) p(D₂ | w), from all labels
+        update="posterior_as_prior"   p(w | D₁, D₂) ∝ p(w | D₁) p(D₂ | w), from the new labels alone
+
+    The two are the same for exact posteriors. The second never looks at old data again, but what
+    becomes the prior is ``posterior.as_prior()``, independent Gaussians with the moments of the
+    last posterior: exact where that is what the posterior is, an approximation that adds up over
+    rounds elsewhere; and a method that leaves weights without spread (``px.MCDropout``) has none.
+
+    A refit starts from the network's own weights each time. With ``init="last"`` it starts from the
+    last posterior, which saves steps; it often generalises worse than a fresh start even where the
+    training loss is the same (Ash and Adams, *On warm-starting neural network training*, NeurIPS
+    2020), so try both before you rely on it.
+
+    The labelled data has room to grow, so that most rounds compile nothing.
+
+    Args:
+        model: network + prior + likelihood.
+        method: how to fit it; anything that gives a posterior.
+        x: inputs whose labels are known.
+        y: their labels.
+        by: how to choose, as in ``px.active.pick``.
+        init: ``"fresh"`` or ``"last"`` (default: the last posterior where it is the prior, if the
+            method takes a start).
+        update: ``"refit"`` or ``"posterior_as_prior"``.
+        samples: posterior samples behind the scores (default: the posterior's own number).
+        room: labels to make room for from the start; all fits up to there share one program.
+        key: an int or a JAX key.
+        posterior: that of these labels, where there is one already (default: it is fitted).
+        progress: show the bar of the first fit (default: where someone is watching).
+        options: of ``px.fit``: ``epochs``, ``steps``, ``batch_size``, ``augment``, ….
+
+    Example:
+        >>> import numpy as np
+        >>> import posterax as px
+        >>> pool = np.linspace(-1, 1, 21)[:, None].astype("float32")
+        >>> line = px.networks.MLP(1, 1, (), key=0)
+        >>> model = px.Model(line, px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1))
+        >>> learner = px.active.Learner(model, px.Conjugate(), pool[[10]], np.zeros(1))
+        >>> ask = learner.query(pool, 1)  # a line is known best from its ends
+        >>> bool(ask[0] in (0, 20))
+        True
+        >>> posterior = learner.teach(pool[ask], 3 * pool[ask, 0])
+        >>> learner
+        Learner(Conjugate, by bald, 2 labels)
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        method: Method,
+        x: Any,
+        y: Any,
+        *,
+        by: By = "bald",
+        init: str | None = None,
+        update: str = "refit",
+        samples: int | None = None,
+        room: int = 1,
+        key: KeyLike = 0,
+        posterior: Posterior | None = None,
+        progress: bool | None = None,
+        **options: Any,
+    ):
+        check_by(by)
+        choose("update", update, ("refit", "posterior_as_prior"))
+        if init is None:
+            init = "last" if update == "posterior_as_prior" and method.takes_start else "fresh"
+        choose("init", init, ("fresh", "last"))
+        for name in set(options) & set(OWN):
+            raise TypeError(f"{name}: the learner sets it itself; leave it out")
+        self.model, self.method, self.by, self.init, self.update = model, method, by, init, update
+        self.samples = None if samples is None else whole("samples", samples)
+        self.room, self.key, self.options = whole("room", room), as_key(key), options
+        self.rounds = 0
+        self.x, self.y = self._checked(x, y)
+        self.posterior = posterior if posterior is not None else self._fit(self.x, self.y, progress)
+
+    def __repr__(self) -> str:
+        by = self.by if isinstance(self.by, str) else getattr(self.by, "__name__", "a function")
+        return f"Learner({type(self.method).__name__}, by {by}, {len(self)} labels)"
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def query(
+        self, pool: Any, n: int, *, exclude: Any = (), candidates: int | None = None
+    ) -> np.ndarray:
+        """The numbers of ``n`` inputs of a pool to ask about, the best first.
+
+        Args:
+            pool: inputs without labels.
+            n: how many.
+            exclude: numbers of inputs of the pool that must not be chosen.
+            candidates: score so many inputs of the pool, drawn anew each time (default: all).
+        """
+        pool = as_inputs(pool)
+        size = len(jax.tree.leaves(pool)[0])
+        key = jax.random.fold_in(self.key, 2 * self.rounds + 1)
+        if candidates is not None:
+            left = np.setdiff1d(np.arange(size), np.asarray(exclude, np.int64).reshape(-1))
+            rows = min(max(whole("candidates", candidates), n), len(left))
+            few = generator(jax.random.fold_in(key, 1)).choice(left, rows, replace=False)
+            part = jax.tree.map(lambda a: np.asarray(a)[few], pool)
+            return few[self._pick(part, n, (), key)]
+        return self._pick(pool, n, exclude, key)
+
+    def _pick(self, pool: Any, n: int, exclude: Any, key: jax.Array) -> np.ndarray:
+        if self.by == "random":  # no need to predict
+            zeros = np.zeros(len(jax.tree.leaves(pool)[0]))
+            return pick(zeros, n, exclude=exclude, key=key)
+        predictive = self.posterior.predict(pool, samples=self.samples, key=key)
+        return pick(predictive, n, by=self.by, exclude=exclude, key=key)
+
+    def teach(self, x: Any, y: Any, *, progress: bool | None = None) -> Posterior:
+        """Add labels and fit; Ctrl-C leaves the labels and the posterior there is.
+
+        Args:
+            x: inputs.
+            y: their labels.
+            progress: show the bar of the fit (default: where someone is watching).
+        """
+        x, y = self._checked(x, y)
+        if not same_structure(x, self.x) or y.shape[1:] != self.y.shape[1:]:
+            raise ValueError(
+                f"x and y must be like those before: y of shape {self.y.shape[1:]} an example, got "
+                f"{y.shape[1:]}"
+            )
+        self.x = jax.tree.map(lambda a, b: np.concatenate([a, b]), self.x, x)
+        self.y = np.concatenate([self.y, y])
+        self.rounds += 1
+        if self.update == "refit":
+            x, y = self.x, self.y
+        self.posterior = self._fit(x, y, progress)
+        return self.posterior
+
+    def _checked(self, x: Any, y: Any) -> tuple[Any, np.ndarray]:
+        x, y, _ = unpack((x, y))
+        return jax.tree.map(np.asarray, x), np.asarray(y)
+
+    def _fit(self, x: Any, y: np.ndarray, progress: bool | None) -> Posterior:
+        model, last = self.model, getattr(self, "posterior", None)
+        if self.update == "posterior_as_prior" and last is not None:
+            model = with_prior(model, last.as_prior())
+        data = Padded((x, y), self._room(len(y)))
+        return fit(
+            model, data, self.method, init=last if self.init == "last" else None,
+            key=jax.random.fold_in(self.key, 2 * self.rounds), progress=progress, **self.options,
+        )  # fmt: skip
+
+    def _room(self, n: int) -> int:
+        """Rows of the arrays: a power of two, and no fewer than a minibatch has."""
+        if n > SHARED_ROWS:
+            return bucket(n)
+        power = 1 << (n - 1).bit_length()
+        if self.method.full_batch:  # all rows cost in each step
+            return power
+        batch = self.options.get("batch_size") or DEFAULT_BATCH
+        wanted = n if self.update == "posterior_as_prior" else self.room
+        return max(power, wanted, 2 * batch)
+
+    def save(self, directory: str | Path) -> None:
+        """Write the posterior and the labels into a directory; see ``Learner.load``."""
+        path = Path(directory)
+        path.mkdir(parents=True, exist_ok=True)
+        x = self.x if isinstance(self.x, Mapping) else {"": self.x}
+        if not all(isinstance(a, np.ndarray) for a in x.values()):
+            raise TypeError("x: only arrays, and dicts of arrays, are saved")
+        self.posterior.save(path / "posterior.safetensors")
+        arrays = {f"x/{name}": a for name, a in x.items()}
+        beside = path / "labels.part.npz"
+        np.savez(beside, y=self.y, rounds=self.rounds, **arrays)
+        beside.replace(path / "labels.npz")
+
+    @classmethod
+    def load(cls, directory: str | Path, model: Model, method: Method, **options: Any) -> "Learner":
+        """The learner that was saved; model, method and options are to be given again."""
+        path = Path(directory)
+        with np.load(path / "labels.npz", allow_pickle=False) as stored:
+            arrays = dict(stored)
+        x = {name[2:]: a for name, a in arrays.items() if name.startswith("x/")}
+        posterior = load(path / "posterior.safetensors", model=model)
+        learner = cls(
+            model, method, x[""] if list(x) == [""] else x, arrays["y"],
+            posterior=posterior, **options,
+        )  # fmt: skip
+        learner.rounds = int(arrays["rounds"])
+        return learner
+
+
+def with_prior(model: Model, prior: PerWeight) -> Model:
+    """The same model before other data: with another prior."""
+    priors = prior.resolve(model.network.params, model.network.fan_in)
+    return eqx.tree_at(
+        lambda m: (m.prior, m.priors), model, (prior, Parameters(priors, {})),
+        is_leaf=lambda node: node is None,
+    )  # fmt: skip

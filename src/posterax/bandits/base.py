@@ -1,0 +1,69 @@
+r"""The contract of contextual bandits: an environment that pays, a policy that chooses.
+
+At interaction t the environment shows a context xₜ, the policy chooses an action aₜ and sees the
+reward of that action alone. The cumulative regret after T interactions is
+
+    R_T = Σₜ (max_a E[rₐ | xₜ] − E[r_{aₜ} | xₜ])
+
+Both are pure, so that the whole course of a bandit is one compiled program.
+"""
+
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+
+
+class Interaction(NamedTuple):
+    """What the environment has ready for one interaction; the policy sees the context only."""
+
+    context: jax.Array  # (features,)
+    rewards: jax.Array  # (actions,) what each action would pay this time
+    expected: jax.Array  # (actions,) the expected pay of each, for the regret
+
+
+class Environment(eqx.Module):
+    """A source of interactions. Its arrays are leaves; subclasses give ``draw`` and two numbers."""
+
+    if TYPE_CHECKING:  # fields or properties, as a subclass likes
+
+        @property
+        def actions(self) -> int:
+            """How many there are to choose from."""
+
+        @property
+        def features(self) -> int:
+            """Length of a context."""
+
+    def draw(self, key: jax.Array, t: jax.Array) -> Interaction:
+        """Interaction number ``t`` = 0, 1, …: pure and jittable, ``t`` may be traced."""
+        raise NotImplementedError
+
+
+class Policy(eqx.Module):
+    """A way to choose actions: hyperparameters here, what was learned in a state of arrays.
+
+    ``init``, ``choose`` and ``update`` are pure and jittable, and work under ``vmap`` over runs.
+    A policy whose method has a loop of its own gives ``refit_every``: after so many interactions
+    ``refit`` is called outside of any compiled program.
+    """
+
+    refit_every: ClassVar[int | None] = None
+
+    def init(self, features: int, actions: int, key: jax.Array) -> Any:
+        """The state before the first interaction."""
+        raise NotImplementedError
+
+    def choose(self, state: Any, context: jax.Array, key: jax.Array) -> jax.Array:
+        """The action for a context, an int32 in 0 … actions − 1."""
+        raise NotImplementedError
+
+    def update(
+        self, state: Any, context: jax.Array, action: jax.Array, reward: jax.Array, key: jax.Array
+    ) -> Any:
+        """The state after the action's reward was seen."""
+        raise NotImplementedError
+
+    def refit(self, state: Any, key: jax.Array) -> Any:
+        """The state after learning from all that is remembered; see ``refit_every``."""
+        raise NotImplementedError

@@ -1,0 +1,258 @@
+r"""What learns the rewards: a network, a method of inference, and the steps between interactions.
+
+After each interaction come ``updates`` minibatches from the replay buffer, by the method's own
+steps. The objective is that of ``px.fit`` on what the buffer holds, N interactions: minibatches of
+B rows weigh their likelihood so that its mean counts, and the KL or the prior counts as 1/N.
+"""
+
+import dataclasses
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._tree import is_key
+from ..data import Batch
+from ..infer import IVON, BayesByBackprop, MaximumLikelihood
+from ..infer.base import Draw, Method, Phase, Plan, Start
+from ..likelihoods import Gaussian
+from ..model import Model
+from ..networks import MLP
+from ..posteriors import Posterior
+from ..posteriors.symmetric import Symmetric
+from ..predictive import Targets
+from ..priors import Gaussian as GaussianPrior
+from .networks import PerAction, flat
+
+NOISE = 0.5  # of standardised rewards
+
+
+class Learned(NamedTuple):
+    """The state of a method's phase, and the last draw of a method that samples."""
+
+    state: Any
+    draw: Any = None
+
+
+class Learner(eqx.Module):
+    """A model of rewards and the method that trains it, for contexts of one size.
+
+    ``settings`` is the policy; it is made anew in every trace, and holds nothing that is learned.
+    """
+
+    settings: Any
+    features: int = eqx.field(static=True)
+    actions: int = eqx.field(static=True)
+    model: Model
+    targets: Targets = eqx.field(static=True)
+    method: Method
+
+    def __init__(self, settings: Any, features: int, actions: int):
+        self.settings, self.features, self.actions = settings, features, actions
+        self.method = settings.inference()
+        with jax.ensure_compile_time_eval():
+            model = self._model()
+            width, rows = features + actions, settings.batch_size
+            y = np.zeros(rows, np.float32)
+            try:
+                inner = model.check(np.zeros((rows, width), np.float32), y)
+            except ValueError as error:
+                raise ValueError(f"network must have {self._wanted()}: {error}") from error
+            model = model.for_targets(inner, jnp.result_type(float))
+            one_vector = settings.refit_every is None and treats_each_weight_alone(self.method)
+            self.model = flat(model) if one_vector else model
+            self.targets = Targets((), inner)
+            if settings.refit_every is None:
+                self._check_method()
+
+    # -- the model
+
+    def _sizes(self) -> tuple[int, int]:
+        if self.settings.heads == "per_action":
+            return self.features, self.actions
+        return self.features + self.actions, 1
+
+    def _wanted(self) -> str:
+        if self.settings.heads == "per_action":
+            return f"{self.features} inputs (the context) and {self.actions} outputs (the actions)"
+        return (
+            f"{self.features} + {self.actions} inputs (the context and the action as zeros and a "
+            "one) and one output"
+        )
+
+    def _model(self) -> Model:
+        settings, given = self.settings, self.settings.network
+        if not isinstance(given, Model):
+            made = self._mlp() if given is None else given
+            prior = GaussianPrior(1.0) if settings.prior is None else settings.prior
+            likelihood = Gaussian(NOISE) if settings.likelihood is None else settings.likelihood
+            given = Model(made, prior, likelihood)
+        if settings.heads == "per_action":
+            network = PerAction(given.network, self.features)
+            given = eqx.tree_at(lambda m: m.network, given, network)
+        return given
+
+    def _mlp(self) -> MLP:
+        make = partial(MLP, *self._sizes(), self.settings.hidden, key=0)
+        if self.settings.refit_every is not None or not treats_each_weight_alone(self.method):
+            return make()
+        # its weights come from ``start``: zeros compile nothing
+        shapes = eqx.filter_eval_shape(make)
+        zeros = lambda a: jnp.asarray(np.zeros(a.shape, a.dtype))  # noqa: E731
+        is_shape = lambda a: isinstance(a, jax.ShapeDtypeStruct)  # noqa: E731
+        return jax.tree.map(lambda a: zeros(a) if is_shape(a) else a, shapes)
+
+    def start(self, key: jax.Array) -> Start:
+        """Initial weights at random."""
+        if self.settings.network is None:  # drawn anew, and not only put into another order
+            made = MLP(*self._sizes(), self.settings.hidden, key=key)
+            leaves = eqx.filter(made, eqx.is_inexact_array)
+            fresh = getattr(self.model.network, "flatten", lambda tree: tree)(leaves)
+            parameters = self.model.parameters._replace(network=fresh)
+        else:
+            parameters = self.model.init(key)
+        return Start(parameters, self.model.network.state, None, given=False)
+
+    # -- training, within a compiled program
+
+    def _plan(self, filled: Any) -> Plan:
+        settings = self.settings
+        total = jnp.maximum(jnp.asarray(filled, jnp.result_type(float)), 1)
+        shape = (settings.batch_size, self.features + self.actions)
+        return Plan(
+            total,
+            jnp.ceil(total / settings.batch_size).astype(jnp.int32),
+            jnp.asarray(settings.updates * settings.buffer, jnp.int32),
+            settings.batch_size,
+            self.targets,
+            inputs=jax.ShapeDtypeStruct(shape, total.dtype),
+        )
+
+    def phase(self, filled: Any) -> Phase:
+        """The method's one phase, for so many interactions in the buffer."""
+        return self.method.phases(self.model, self._plan(filled))[0]
+
+    def _check_method(self) -> None:
+        """Refuse what has more than one phase, or needs all data at each step."""
+        one = self.method.counts == "epochs" and not self.method.full_batch
+        if not one or len(self.method.phases(self.model, self._plan(self.settings.buffer))) > 1:
+            raise ValueError(
+                f"method: {self.method.label()} does not learn from minibatches alone; give "
+                "refit_every=, after how many interactions to fit it anew to the buffer"
+            )
+
+    def init(self, key: jax.Array) -> Learned:
+        """Before the first interaction."""
+        start_key, init_key = jax.random.split(key)
+        phase = self.phase(1)
+        start = self.start(start_key)
+        # a method of several members or chains makes a start for each, of the network's own
+        state = phase.init(start, None, init_key)
+        if not phase.keeps_draws:
+            return Learned(state)
+        shape = (self.settings.batch_size, self.features + self.actions)
+        nothing = Batch(
+            jnp.zeros(shape), jnp.zeros((shape[0], *self.targets.inner)), jnp.zeros(shape[0]),
+            jnp.zeros((), jnp.int32), jnp.arange(shape[0]),
+        )  # fmt: skip
+        state, info = phase.step(state, nothing, init_key)
+        return Learned(state, info.draw)
+
+    def train(self, learned: Learned, replay: Any, shift: Any, scale: Any, key: jax.Array) -> Any:
+        """All minibatches of one interaction."""
+        settings = self.settings
+        rows_key, steps_key = jax.random.split(key)
+        phase = self.phase(replay.filled)
+        size, batches = settings.batch_size, phase.plan.batches
+        rows = replay.rows((settings.updates, size), rows_key)
+        # gathered for all steps at once: fewer, larger kernels
+        x, y = replay.inputs[rows], (replay.rewards[rows] - shift) / scale
+        y = y.reshape(*y.shape, *self.targets.inner)
+        weight = jnp.full(size, phase.plan.total / (batches * size))
+        keys = jax.random.split(steps_key, settings.updates)
+        given = (x, y, rows, jnp.arange(settings.updates) % batches, keys)
+
+        def step(learned: Learned, given: Any) -> tuple[Learned, None]:
+            x, y, rows, i, key = given
+            state, info = phase.step(learned.state, Batch(x, y, weight, i, rows), key)
+            return Learned(state, info.draw), None
+
+        return jax.lax.scan(step, learned, given)[0]
+
+    # -- what is believed
+
+    def posterior(self, learned: Any, filled: Any) -> Posterior:
+        """Of the phase's state; or what a fit has found."""
+        if isinstance(learned, Posterior):
+            return learned
+        draws = learned.draw
+        if draws is not None:
+            draws = Draw(*jax.tree.map(lambda a: a[:, None], tuple(draws)))
+        return self.phase(filled).finish(learned.state, draws)
+
+    def values(
+        self, posterior: Posterior, context: jax.Array, samples: int, key: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """What each action is expected to pay under each of several draws, and their weights."""
+        ids, weights = pick(posterior, samples, key)
+        repeated = jnp.broadcast_to(context, (self.actions, self.features))
+        x = jnp.concatenate([repeated, jnp.eye(self.actions, dtype=context.dtype)], axis=1)
+        # the shared products of a symmetric posterior are for opposite pairs, which are no choice
+        by = Posterior if isinstance(posterior, Symmetric) else type(posterior)
+        outputs, own = by.evaluate(posterior, ids, x)
+        mean = lambda f, p: posterior.model.likelihood.distribution(f, p, None).mean  # noqa: E731
+        return jax.vmap(mean)(outputs, own).reshape(len(weights), self.actions), weights
+
+
+def learner_of(settings: Any, features: int, actions: int) -> Learner:
+    """The learner of a policy; kept where the policy is all numbers, since each trace asks for it.
+
+    Example:
+        >>> import posterax as px
+        >>> from posterax.bandits.learner import learner_of
+        >>> learner_of(px.bandits.Thompson(hidden=(8,)), 3, 2).model.parameters.network.shape
+        (57,)
+    """
+    try:
+        hash(settings)
+    except TypeError:  # it has arrays
+        return Learner(settings, features, actions)
+    return _kept(settings, features, actions)
+
+
+@lru_cache(maxsize=8)
+def _kept(settings: Any, features: int, actions: int) -> Learner:
+    return Learner(settings, features, actions)
+
+
+def pick(posterior: Posterior, samples: int, key: jax.Array) -> tuple[Any, jax.Array]:
+    """Identities of draws at random, and their weights.
+
+    Posteriors that are draws already name them evenly, the same ones every time: of those, take
+    some at random.
+    """
+    pick_key, draw_key = jax.random.split(key)
+    ids, weights = posterior.particles(draw_key, samples)
+    if any(is_key(leaf) for leaf in jax.tree.leaves(ids)):
+        return ids, weights
+    ids, weights = posterior.particles(draw_key, None)
+    if len(weights) == 1:  # a point: every draw would be the same network again
+        return ids, weights
+    index = jax.random.choice(pick_key, len(weights), (samples,), p=weights)
+    return jax.tree.map(lambda a: a[index], ids), jnp.full(samples, 1 / samples)
+
+
+def treats_each_weight_alone(method: Method) -> bool:
+    """Whether it does not matter to a method which array a weight is in."""
+    if isinstance(method, BayesByBackprop):
+        return method.shifts_and_scales and method.estimator == "weight"
+    return isinstance(method, MaximumLikelihood | IVON)
+
+
+def constant_rate(method: Method) -> Method:
+    """The method without a schedule: in a loop without end there is nothing to fall to."""
+    falls = getattr(method, "schedule", None) == "cosine"
+    return dataclasses.replace(method, schedule="constant") if falls else method  # type: ignore[call-arg]

@@ -1,0 +1,254 @@
+"""``play``: a policy in an environment, many interactions in one compiled program."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._checks import whole
+from .._keys import KeyLike, as_key
+from ..fit import _interruptible
+from ..progress import Bar
+from .base import Environment, Policy
+
+MOST = 4096  # interactions per chunk: the size of the buffers that tell of them
+CHUNK_SECONDS = 1.0
+
+
+class Played(NamedTuple):
+    """What happened: arrays of shape (runs, steps), one row for each run.
+
+    ``regret`` is of what was to be expected, max_a E[rₐ | x] − E[r_a | x]; ``realised`` of what
+    was paid, by the best action in expectation less by the one that was taken. ``steps`` is lower
+    than asked for after Ctrl-C.
+
+    Example:
+        >>> import numpy as np
+        >>> from posterax.bandits import Played
+        >>> one = np.ones((2, 3))
+        >>> Played(one.astype(int), one, one, one).cumulative[:, -1]
+        array([3., 3.])
+    """
+
+    actions: np.ndarray
+    rewards: np.ndarray
+    regret: np.ndarray
+    realised: np.ndarray
+
+    @property
+    def runs(self) -> int:
+        """How many runs."""
+        return self.actions.shape[0]
+
+    @property
+    def steps(self) -> int:
+        """How many interactions in each."""
+        return self.actions.shape[1]
+
+    @property
+    def cumulative(self) -> np.ndarray:
+        """Expected regret summed up to each interaction, (runs, steps)."""
+        return np.cumsum(self.regret, axis=1, dtype=np.float64)
+
+
+class Told(NamedTuple):
+    """Room for what a chunk of interactions gives back, a row each."""
+
+    actions: jax.Array
+    rewards: jax.Array
+    regret: jax.Array
+    realised: jax.Array
+
+
+def first_keys(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Of a run: the key of the policy's first state, and that of all interactions."""
+    start, course = jax.random.split(key)
+    return start, course
+
+
+def step_keys(course: jax.Array, t: Any) -> jax.Array:
+    """Of interaction t: keys for the environment, the choice and the update."""
+    return jax.random.split(jax.random.fold_in(course, t), 3)
+
+
+def refit_key(course: jax.Array, t: Any) -> jax.Array:
+    """Of a fit after interaction t."""
+    return jax.random.fold_in(step_keys(course, t)[2], 1)
+
+
+def interact(
+    environment: Environment, policy: Policy, course: jax.Array, t: jax.Array, state: Any
+) -> tuple[Any, Told]:
+    """One interaction: a context, a choice, what came of it, and the state after it."""
+    for_world, for_choice, for_update = step_keys(course, t)
+    found = environment.draw(for_world, t)
+    action = policy.choose(state, found.context, for_choice).astype(jnp.int32)
+    reward = found.rewards[action]
+    state = policy.update(state, found.context, action, reward, for_update)
+    best = jnp.argmax(found.expected)
+    told = Told(
+        action, reward,
+        found.expected[best] - found.expected[action], found.rewards[best] - reward,
+    )  # fmt: skip
+    return state, told
+
+
+def _chunk(
+    fixed: tuple[Environment, Policy, jax.Array, jax.Array, jax.Array], state: Any, told: Told
+) -> tuple[Any, Told]:
+    """Interactions start … stop − 1 of one run; their number is no constant of the program."""
+    environment, policy, course, start, stop = fixed
+    # a posterior in the state has more than arrays
+    arrays, others = eqx.partition(state, eqx.is_array)
+
+    def one(t: jax.Array, carry: Any) -> Any:
+        arrays, told = carry
+        state = eqx.combine(arrays, others)
+        state, new = interact(environment, policy, course, t, state)
+        put = lambda b, v: b.at[t - start].set(v.astype(b.dtype))  # noqa: E731
+        return eqx.filter(state, eqx.is_array), jax.tree.map(put, told, new)
+
+    arrays, told = jax.lax.fori_loop(start, stop, one, (arrays, told))
+    return eqx.combine(arrays, others), told
+
+
+# State and buffers are donated: they are written in place. Everything else comes first.
+_one_run = eqx.filter_jit(_chunk, donate="all-except-first")
+
+
+@eqx.filter_jit(donate="all-except-first")
+def _all_runs(fixed: Any, state: Any, told: Told) -> tuple[Any, Told]:
+    environment, policy, courses, start, stop = fixed
+    each = lambda c, s, b: _chunk((environment, policy, c, start, stop), s, b)  # noqa: E731
+    return jax.vmap(each)(courses, state, told)
+
+
+@eqx.filter_jit
+def first_state(policy: Policy, features: int, actions: int, key: jax.Array) -> Any:
+    """The policy's state before the first interaction, in types that the loop keeps."""
+    strong = lambda a: jax.lax.convert_element_type(a, jnp.asarray(a).dtype)  # noqa: E731
+    return jax.tree.map(strong, policy.init(features, actions, key))
+
+
+class _Runs:
+    """The runs of a bandit: side by side in one program, or a thread each on a CPU.
+
+    A CPU's products of small matrices are slow in batches, and several runs are best done on
+    several cores; a GPU minds the number of kernels.
+    """
+
+    def __init__(self, environment: Environment, policy: Policy, keys: list[jax.Array]):
+        self.environment, self.policy = environment, policy
+        starts, self.courses = zip(*map(first_keys, keys), strict=True)
+        make = lambda key: first_state(policy, environment.features, environment.actions, key)  # noqa: E731
+        states = [make(key) for key in starts]
+        column = lambda kind: jnp.zeros(MOST, kind)  # noqa: E731
+        told = [Told(column(jnp.int32), column(float), column(float), column(float)) for _ in keys]
+        self.together = jax.default_backend() != "cpu" and policy.refit_every is None
+        self.threads: ThreadPoolExecutor | None = None
+        self.states: Any = states
+        self.told: Any = told
+        if self.together:
+            stack = lambda *a: jnp.stack(a)  # noqa: E731
+            self.states = jax.tree.map(stack, *states)
+            self.told = jax.tree.map(stack, *told)
+            self.stacked = jnp.stack(self.courses)
+
+    def advance(self, start: int, stop: int) -> Told:
+        """All runs from one interaction to another; what happened, (runs, stop − start)."""
+        span = jnp.asarray(start, jnp.int32), jnp.asarray(stop, jnp.int32)
+        if self.together:
+            fixed = (self.environment, self.policy, self.stacked, *span)
+            self.states, self.told = _all_runs(fixed, self.states, self.told)
+            return jax.tree.map(lambda a: np.asarray(a)[:, : stop - start], self.told)
+        each = range(len(self.courses))
+        if self.threads is None or start == 0:  # the first chunk compiles, once for all of them
+            done = [self._advance_one(r, *span) for r in each]
+        else:
+            done = list(self.threads.map(lambda r: self._advance_one(r, *span), each))
+        rows = jax.tree.map(lambda *a: np.stack([x[: stop - start] for x in a]), *done)
+        every = self.policy.refit_every
+        if every is not None and stop % every == 0:
+            for r in each:
+                key = refit_key(self.courses[r], stop - 1)
+                self.states[r] = self.policy.refit(self.states[r], key)
+        return rows
+
+    def _advance_one(self, r: int, start: jax.Array, stop: jax.Array) -> Told:
+        fixed = (self.environment, self.policy, self.courses[r], start, stop)
+        self.states[r], self.told[r] = _one_run(fixed, self.states[r], self.told[r])
+        return jax.tree.map(np.asarray, self.told[r])
+
+
+def play(
+    environment: Environment,
+    policy: Policy,
+    steps: int,
+    *,
+    runs: int = 5,
+    key: KeyLike,
+    progress: bool | None = None,
+) -> Played:
+    """Let a policy learn in an environment, several times over.
+
+    Environment, choice and learning are one compiled program: Python is asked only between chunks
+    of about a second. On a GPU all runs go side by side under ``vmap``; on a CPU each has a thread.
+    A policy with ``refit_every`` stops for its fits, one run after another.
+
+    Args:
+        environment: what pays; see [`Environment`][posterax.bandits.Environment].
+        policy: what chooses; see [`Policy`][posterax.bandits.Policy].
+        steps: interactions in each run.
+        runs: how many runs; the key of run r is ``jax.random.fold_in(key, r)``, so that it is the
+            same whatever their number (on a GPU up to rounding).
+        key: an int or a JAX key.
+        progress: show a bar (default: where someone is watching).
+
+    Returns:
+        What happened. Ctrl-C ends the play and returns what there is.
+
+    Example:
+        >>> import posterax as px
+        >>> environment = px.bandits.wheel(0.5)
+        >>> played = px.bandits.play(environment, px.bandits.Uniform(), 20, runs=2, key=0)
+        >>> played.actions.shape
+        (2, 20)
+    """
+    if not isinstance(environment, Environment):
+        raise TypeError(
+            "environment must be a px.bandits.Environment such as px.bandits.wheel(0.5), got "
+            f"{type(environment).__name__}"
+        )
+    if not isinstance(policy, Policy):
+        hint = "; call it" if isinstance(policy, type) else ""
+        raise TypeError(
+            "policy must be a px.bandits.Policy such as px.bandits.Thompson(), got "
+            f"{getattr(policy, '__name__', type(policy).__name__)}{hint}"
+        )
+    steps, runs = whole("steps", steps), whole("runs", runs)
+    base = as_key(key)
+    every = policy.refit_every
+    with Bar(progress) as bar, _interruptible() as interrupted:
+        bar.phase(type(policy).__name__, steps, 0)
+        all_runs = _Runs(environment, policy, [jax.random.fold_in(base, r) for r in range(runs)])
+        parts: list[Told] = []
+        t, length = 0, 1
+        with ThreadPoolExecutor(runs) as threads:
+            all_runs.threads = threads
+            while t < steps and not (interrupted() and parts):
+                stop = min(t + length, steps)
+                if every is not None:
+                    stop = min(stop, t - t % every + every)
+                began = time.monotonic()
+                parts.append(all_runs.advance(t, stop))
+                seconds, taken, t = time.monotonic() - began, stop - t, stop
+                wanted = int(CHUNK_SECONDS * taken / max(seconds, 1e-6))
+                # the first chunk compiles, so it says nothing about speed
+                length = 8 if len(parts) == 1 else max(1, min(wanted, 4 * taken, MOST))
+                bar.update(t, {"regret": np.asarray(parts[-1].regret)})
+    joined = jax.tree.map(lambda *a: np.concatenate(a, axis=1), *parts)
+    return Played(*joined)

@@ -1,0 +1,178 @@
+r"""Policies that learn with a network what actions pay, and choose by what they know of it.
+
+The network is shown the context and the action and says what to expect; a posterior over its
+weights, by any method of posterax, says how far that is known.
+"""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._checks import above_zero, whole
+from ..infer import BayesByBackprop
+from ..infer.base import Method, choose
+from ..likelihoods import Likelihood
+from ..model import Model
+from .base import Policy
+from .learner import Learner, constant_rate, learner_of
+from .replay import Replay, empty
+
+
+class Moments(NamedTuple):
+    """Running mean of all rewards, and sum of squared deviations from it (Welford 1962)."""
+
+    mean: jax.Array
+    squares: jax.Array
+
+    def add(self, reward: jax.Array, seen: jax.Array) -> "Moments":
+        """With one more reward, the ``seen``-th."""
+        away = reward - self.mean
+        mean = self.mean + away / seen
+        return Moments(mean, self.squares + away * (reward - mean))
+
+    def scale(self, seen: jax.Array) -> jax.Array:
+        """The standard deviation; 1 as long as all rewards are the same."""
+        variance = self.squares / jnp.maximum(seen, 1)
+        return jnp.where(variance > 0, jnp.sqrt(jnp.where(variance > 0, variance, 1)), 1)
+
+
+class NeuralState(NamedTuple):
+    """What was learned, the last interactions, and how often each action was chosen."""
+
+    learned: Any  # of the method's phase, or the last fit's posterior, or None before it
+    replay: Replay
+    moments: Moments
+    chosen: jax.Array  # (actions,)
+
+
+class Neural(Policy):
+    """What policies with a network share; a subclass says how to choose (``preference``)."""
+
+    _: dataclasses.KW_ONLY
+    network: Any = None
+    method: Method | None = None
+    samples: int = 2
+    heads: str = "joint"
+    hidden: tuple[int, ...] = (100, 100)
+    prior: Any = None
+    likelihood: Likelihood | None = None
+    buffer: int = 4096
+    batch_size: int = 64
+    updates: int = 64
+    reward_scale: float | None = None
+    refit_every: int | None = None  # type: ignore[misc]
+    epochs: float | None = None
+
+    def __check_init__(self) -> None:
+        for name in ("buffer", "batch_size", "updates", "samples"):
+            whole(name, getattr(self, name))
+        choose("heads", self.heads, ("joint", "per_action"))
+        if self.method is not None and not isinstance(self.method, Method):
+            raise TypeError(
+                "method must be an inference method such as px.BayesByBackprop(), got "
+                f"{getattr(self.method, '__name__', type(self.method).__name__)}"
+            )
+        if self.reward_scale is not None:
+            above_zero("reward_scale", self.reward_scale)
+        if self.refit_every is not None:
+            whole("refit_every", self.refit_every)
+        elif self.epochs is not None:
+            raise ValueError("epochs: of the fits of refit_every, which is not given")
+        if self.epochs is not None:
+            above_zero("epochs", self.epochs)
+        for name in ("prior", "likelihood"):
+            if isinstance(self.network, Model) and getattr(self, name) is not None:
+                raise ValueError(f"{name}: the model has its own, leave {name} out")
+
+    def default_method(self) -> Method:
+        """What trains the network where no method is given."""
+        return BayesByBackprop(learning_rate=1e-3, schedule="constant", initial_rho=-4.0)
+
+    def inference(self) -> Method:
+        """The method, as the loop uses it."""
+        method = self.default_method() if self.method is None else self.method
+        return method if self.refit_every is not None else constant_rate(method)
+
+    def _learner(self, state: NeuralState) -> Learner:
+        actions = len(state.chosen)
+        return learner_of(self, state.replay.inputs.shape[1] - actions, actions)
+
+    # -- the contract
+
+    def init(self, features: int, actions: int, key: jax.Array) -> NeuralState:
+        learner = learner_of(self, features, actions)
+        zero = jnp.zeros(())
+        return NeuralState(
+            learner.init(key) if self.refit_every is None else None,
+            empty(self.buffer, features + actions, zero.dtype),
+            Moments(zero, zero),
+            jnp.zeros(actions, jnp.int32),
+        )
+
+    def choose(self, state: NeuralState, context: jax.Array, key: jax.Array) -> jax.Array:
+        draw_key, luck = jax.random.split(key)
+        actions = len(state.chosen)
+        if state.learned is None:  # nothing is known before the first fit
+            return jax.random.randint(luck, (), 0, actions)
+        learner = self._learner(state)
+        posterior = learner.posterior(state.learned, state.replay.filled)
+        values, weights = learner.values(posterior, context, self.samples, draw_key)
+        return self.among(self.preference(values, weights), luck)
+
+    def preference(self, values: jax.Array, weights: jax.Array) -> jax.Array:
+        """What speaks for each action, by its values under several draws (draws, actions)."""
+        return weights @ values
+
+    def among(self, preference: jax.Array, key: jax.Array) -> jax.Array:
+        """An action, by what speaks for each."""
+        return jnp.argmax(preference).astype(jnp.int32)
+
+    def update(
+        self,
+        state: NeuralState,
+        context: jax.Array,
+        action: jax.Array,
+        reward: jax.Array,
+        key: jax.Array,
+    ) -> NeuralState:
+        actions = len(state.chosen)
+        shown = jnp.concatenate([context, jax.nn.one_hot(action, actions, dtype=context.dtype)])
+        replay = state.replay.push(shown, jnp.asarray(reward))
+        moments = state.moments.add(jnp.asarray(reward, replay.rewards.dtype), replay.seen)
+        learned = state.learned
+        if self.refit_every is None:
+            shift, scale = self.standard(moments, replay.seen)
+            learned = self._learner(state).train(learned, replay, shift, scale, key)
+        return NeuralState(learned, replay, moments, state.chosen.at[action].add(1))
+
+    def standard(self, moments: Moments, seen: jax.Array) -> tuple[Any, Any]:
+        """What is taken from rewards and what they are divided by, for the network to see."""
+        likelihood = self.network.likelihood if isinstance(self.network, Model) else self.likelihood
+        if likelihood is not None and likelihood.kind != "regression":
+            return 0.0, 1.0
+        if self.reward_scale is not None:
+            return 0.0, self.reward_scale
+        return moments.mean, moments.scale(seen)
+
+    def refit(self, state: NeuralState, key: jax.Array) -> NeuralState:
+        from ..fit import fit
+
+        learner = self._learner(state)
+        filled, seen = int(state.replay.filled), state.replay.seen
+        shift, scale = self.standard(state.moments, seen)
+        x = np.asarray(state.replay.inputs)[:filled]
+        y = (np.asarray(state.replay.rewards)[:filled] - np.asarray(shift)) / np.asarray(scale)
+        options: dict[str, Any] = {} if self.epochs is None else {"epochs": self.epochs}
+        if not learner.method.full_batch:
+            options["batch_size"] = min(self.batch_size, filled)
+        found = fit(learner.model, (x, y), learner.method, key=key, progress=False, **options)
+        return state._replace(learned=own_copy(found.bare()))
+
+
+def own_copy(posterior: Any) -> Any:
+    """With arrays that nobody else has: the loop writes over what it is given."""
+    return jax.tree.map(lambda a: jnp.array(a, copy=True) if eqx.is_array_like(a) else a, posterior)

@@ -1,0 +1,170 @@
+"""Agents in files: arrays and settings by name, as posteriors are saved. Loading runs no code."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import files, infer, networks
+from .._version import __version__
+from ..checkpoint import FORMAT, CheckpointError, pack, read, settings_fingerprint, unpack, write
+from ..infer.base import Method
+from ..likelihoods import Likelihood
+from ..posteriors import Posterior
+from ..priors import Prior
+from .base import Policy
+from .learner import learner_of
+from .linear import LinearThompson
+from .live import Agent
+from .neural import own_copy
+from .policies import UCB, EpsilonGreedy, Greedy, Thompson
+from .simple import Uniform
+
+# what may be made from a file: these names and no others
+_POLICIES = {c.__name__: c for c in (EpsilonGreedy, Greedy, LinearThompson, Thompson, UCB, Uniform)}
+_METHODS = {name: getattr(infer, name) for name in infer.__all__}
+
+
+class _Own(Exception):
+    """Something of the user's own, which a file cannot hold."""
+
+
+def save(agent: Agent, path: Path) -> None:
+    """Write an agent, whole or not at all."""
+    about = {
+        "policy": _by_name(agent.policy),
+        "fingerprint": settings_fingerprint(agent.policy),
+        "features": agent.features,
+        "actions": agent.actions,
+        "choices": agent.choices,
+        "updates": agent.updates,
+    }
+    state, learned = _apart(agent.state)
+    arrays = pack(state, "agent") | pack(agent.course, "course")
+    if learned is not None:
+        files.save(learned, path, {"agent": about}, arrays)
+    else:
+        header = {"format": FORMAT, "posterax": __version__, "agent": about}
+        write(path, arrays, header)
+
+
+def load(path: str | Path, *, policy: Policy | None = None) -> Agent:
+    """Read an agent that was saved; it goes on as if it had never stopped.
+
+    Args:
+        path: the file.
+        policy: the same policy again, where its network, prior, optimiser or itself is the user's
+            own; it is checked against the file's.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> import numpy as np
+        >>> import posterax as px
+        >>> policy = px.bandits.Thompson(hidden=(8,), buffer=32, batch_size=8, updates=4)
+        >>> agent = px.bandits.Agent(policy, features=3, actions=2, key=0)
+        >>> agent.update(np.ones(3), 0, 1.0)
+        >>> file = pathlib.Path(tempfile.mkdtemp()) / "agent.px"
+        >>> agent.save(file)
+        >>> same = px.bandits.load(file)
+        >>> same.choose(np.ones(3)) == agent.choose(np.ones(3))
+        True
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file")
+    arrays, header = read(path)
+    about = header.get("agent")
+    if not isinstance(about, dict):
+        raise CheckpointError(f"{path}: holds no agent; px.load reads posteriors")
+    try:
+        return _rebuild(path, arrays, header, about, policy)
+    except CheckpointError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise CheckpointError(f"{path}: damaged or inconsistent ({error!r})") from error
+
+
+def _rebuild(
+    path: Path, arrays: dict[str, np.ndarray], header: Any, about: Any, policy: Policy | None
+) -> Agent:
+    if policy is not None:
+        found, named = _by_name(policy), about["policy"] is not None
+        known = found if named else settings_fingerprint(policy)
+        if known != (about["policy"] if named else about["fingerprint"]):
+            raise CheckpointError(f"{path}: policy has other settings than the one that was saved")
+    if policy is None and about["policy"] is None:
+        raise CheckpointError(
+            f"{path}: its policy is of your own making, or has a network or optimiser that is; "
+            "make the same one and call px.bandits.load(path, policy=policy)"
+        )
+    policy = _make(about["policy"]) if policy is None else policy
+    agent = Agent(policy, about["features"], about["actions"])
+    agent.choices, agent.updates = int(about["choices"]), int(about["updates"])
+    agent.course = unpack(agent.course, arrays, "course", path)
+    state = unpack(_apart(agent.state)[0], arrays, "agent", path)
+    if "posterior" in header:
+        model = learner_of(policy, agent.features, agent.actions).model
+        found = files.load(path, model=model).bare()
+        state = state._replace(learned=own_copy(found))
+    agent.state = state
+    return agent
+
+
+def _apart(state: Any) -> tuple[Any, Posterior | None]:
+    """A state, and the posterior in it where a fit has put one there."""
+    learned = getattr(state, "learned", None)
+    if not isinstance(learned, Posterior):
+        return state, None
+    return state._replace(learned=None), learned
+
+
+# -- settings by name
+
+
+def _by_name(policy: Policy) -> Any:
+    """A policy in JSON, or ``None`` where something in it is the user's own."""
+    try:
+        return json.loads(json.dumps(_describe(policy)))
+    except _Own:
+        return None
+
+
+def _describe(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tuple | list):
+        return {"tuple": [_describe(v) for v in value]}
+    node: Any = None
+    if isinstance(value, Prior):
+        node = {"prior": files.describe_prior(value)}
+    elif isinstance(value, Likelihood):
+        node = {"likelihood": files._call(value, files._LIKELIHOODS, skip=("cholesky",))}
+    elif isinstance(value, Policy | Method):
+        kind, known = ("policy", _POLICIES) if isinstance(value, Policy) else ("method", _METHODS)
+        name = type(value).__name__
+        if known.get(name) is type(value):
+            fields = [f.name for f in dataclasses.fields(value) if f.init]
+            node = {kind: name, "with": {n: _describe(getattr(value, n)) for n in fields}}
+    elif networks.BY_NAME.get(type(value).__name__) is type(value) and files._has_config(value):
+        node = {"network": type(value).__name__, "with": value.config()}
+    if node is None or None in node.values():
+        raise _Own
+    return node
+
+
+def _make(node: Any) -> Any:
+    if not isinstance(node, dict):
+        return node
+    if "tuple" in node:
+        return tuple(_make(v) for v in node["tuple"])
+    if "prior" in node:
+        return files.make_prior(node["prior"])
+    if "likelihood" in node:
+        stored = node["likelihood"]
+        return files._LIKELIHOODS[stored["name"]](**stored["arguments"])
+    if "network" in node:
+        return networks.BY_NAME[node["network"]](**node["with"], key=0)
+    known = _POLICIES[node["policy"]] if "policy" in node else _METHODS[node["method"]]
+    return known(**{name: _make(v) for name, v in node["with"].items()})

@@ -1,0 +1,213 @@
+r"""Which mushrooms to eat: Thompson sampling by Bayes by Backprop beside ε-greedy.
+
+The bandit of Blundell, Cornebise, Kavukcuoglu and Wierstra (2015): an agent sees the attributes of
+a mushroom and eats it or not; it learns from its last 4096 interactions, by 64 minibatches of 64
+after each. Bayes by Backprop acts on the mean of two weight samples; ε-greedy on a network of the
+same size trained by maximum likelihood on the same minibatches, or, with probability ε, at random.
+Linear Thompson sampling, which needs no training, and a coin stand beside them.
+
+A second part plays other tables, the wheel, and mushrooms that change sides, with fewer
+interactions. Settings were chosen on other random numbers than those that are reported
+(``study``).
+"""
+
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import bandits, priors
+from ..bandits import Environment, Policy
+from ..infer import BayesByBackprop, MaximumLikelihood
+from ..likelihoods import Gaussian
+from .store import Store
+
+MARKS = (100, 1_000, 5_000, 10_000, 20_000, 50_000)  # where the regret is tabled
+POINTS = 100  # of a curve that is kept
+STUDY_KEY = 100  # the reported runs have key 0
+
+
+class Settings(NamedTuple):
+    """Of a policy with a network."""
+
+    learning_rate: float = 1e-3
+    noise: float = 0.1  # deviation of rewards / scale, in the likelihood
+    scale: float | None = 10.0  # rewards are divided by it; None: by their own deviation
+    prior: tuple[float, ...] = (0.5, 0.5, 0.0025)  # π, σ₁, σ₂ of the mixture, or σ of a Gaussian
+    initial_rho: float = -5.0
+    kl_weights: str = "uniform"
+
+
+CHOSEN = Settings()
+OTHERS = Settings(noise=0.3, scale=None)  # of the second part
+POINT_RATE = 1e-3  # of the ε-greedy networks
+
+STUDY: dict[str, tuple[Settings, ...]] = {
+    "Bayes by Backprop": (
+        CHOSEN,
+        CHOSEN._replace(noise=0.05),
+        CHOSEN._replace(noise=0.2),
+        CHOSEN._replace(prior=(0.1,)),
+        CHOSEN._replace(prior=(0.3,)),
+        CHOSEN._replace(initial_rho=-3.0),
+        CHOSEN._replace(learning_rate=3e-4),
+        CHOSEN._replace(learning_rate=3e-3),
+        CHOSEN._replace(kl_weights="blundell"),
+    ),
+    "1 % greedy": tuple(CHOSEN._replace(learning_rate=rate) for rate in (3e-4, 1e-3, 3e-3)),
+}
+
+
+class Budget(NamedTuple):
+    """How large a run is."""
+
+    steps: int  # interactions with the mushrooms
+    updates: int  # minibatches after each
+    other_steps: int  # the same of the second part
+    other_updates: int
+    width: int = 100
+    buffer: int = 4096
+    batch_size: int = 64
+    study_steps: int = 0
+    study_updates: int = 0
+    study_runs: int = 3
+    worlds: tuple[str, ...] = ("adult", "covertype", "wheel", "changing mushrooms")
+
+
+BUDGETS = {
+    "quick": Budget(200, 2, 60, 2, width=20, buffer=128, batch_size=32, worlds=("wheel",)),
+    "cpu": Budget(5_000, 16, 2_000, 8),
+    "full": Budget(50_000, 64, 10_000, 16, study_steps=5_000, study_updates=20),
+}
+
+
+class World(NamedTuple):
+    """An environment of the second part, and which policies play there."""
+
+    make: Callable[[int], Environment]  # of the number of interactions
+    policies: tuple[str, ...]
+
+
+FORGETTING = "linear Thompson, forgetting"
+USUAL = ("Bayes by Backprop", "greedy", "linear Thompson", "uniform")
+WORLDS = {
+    "adult": World(lambda steps: bandits.adult(), USUAL),
+    "covertype": World(lambda steps: bandits.covertype(), USUAL),
+    "wheel": World(lambda steps: bandits.wheel(0.95), USUAL),
+    "changing mushrooms": World(
+        lambda steps: bandits.switching(bandits.mushroom(), max(1, steps // 4), what="classes"),
+        (*USUAL[:3], FORGETTING, "uniform"),
+    ),
+}
+MUSHROOM = (
+    "Bayes by Backprop", "greedy", "1 % greedy", "5 % greedy", "linear Thompson", "uniform"
+)  # fmt: skip
+GREEDY = {"greedy": 0.0, "1 % greedy": 0.01, "5 % greedy": 0.05}
+
+
+def policy(name: str, settings: Settings, size: Budget, updates: int) -> Policy:
+    """A policy by its name.
+
+    Example:
+        >>> from posterax.experiments.bandit import BUDGETS, CHOSEN, policy
+        >>> policy("5 % greedy", CHOSEN, BUDGETS["quick"], 2).epsilon
+        0.05
+    """
+    if name == "uniform":
+        return bandits.Uniform()
+    if name == "linear Thompson":
+        return bandits.LinearThompson()
+    if name == FORGETTING:
+        return bandits.LinearThompson(forgetting=0.999)
+    shared: dict[str, Any] = {
+        "hidden": (size.width, size.width), "buffer": size.buffer, "updates": updates,
+        "batch_size": size.batch_size, "reward_scale": settings.scale,
+    }  # fmt: skip
+    if name in GREEDY:
+        learn = MaximumLikelihood(settings.learning_rate, schedule="constant")
+        return bandits.EpsilonGreedy(method=learn, epsilon=GREEDY[name], **shared)
+    method = BayesByBackprop(
+        learning_rate=settings.learning_rate, schedule="constant",
+        initial_rho=settings.initial_rho, kl_weights=settings.kl_weights,
+    )  # fmt: skip
+    make = priors.ScaleMixture if len(settings.prior) == 3 else priors.Gaussian
+    return bandits.Thompson(
+        method=method, prior=make(*settings.prior), likelihood=Gaussian(settings.noise), **shared
+    )
+
+
+def run(
+    budget: str, seeds: int, say: Callable[[str], None], keep: Callable[[dict[str, Any]], Store]
+) -> Store:
+    """The mushrooms by all policies; the other environments; with ``full`` the study."""
+    size = BUDGETS[budget]
+    chosen = {"chosen": CHOSEN._asdict(), "others": OTHERS._asdict(), "point rate": POINT_RATE}
+    store = keep({"budget": budget, "runs": seeds, **size._asdict(), **chosen})
+    asked: dict[str, Callable[[], dict[str, Any]]] = {}
+    make = cache(bandits.mushroom)  # read when it is needed, and once
+
+    if size.study_steps:
+        for name, tried in STUDY.items():
+            for settings in tried:
+                asked[f"study/{name}/{_written(settings)}"] = partial(
+                    one, make, policy(name, settings, size, size.study_updates),
+                    size.study_steps, size.study_runs, STUDY_KEY,
+                )  # fmt: skip
+    for name in MUSHROOM:
+        settings = CHOSEN._replace(learning_rate=POINT_RATE) if name in GREEDY else CHOSEN
+        asked[f"mushroom/{name}"] = partial(
+            one, make, policy(name, settings, size, size.updates), size.steps, seeds, 0
+        )
+    for title in size.worlds:
+        world = WORLDS[title]
+        build = cache(partial(world.make, size.other_steps))
+        for name in world.policies:
+            settings = OTHERS._replace(learning_rate=POINT_RATE) if name in GREEDY else OTHERS
+            asked[f"{title}/{name}"] = partial(
+                one, build, policy(name, settings, size, size.other_updates),
+                size.other_steps, seeds, 0,
+            )  # fmt: skip
+    store.expect(asked)
+    for name, ask in asked.items():
+        say(name)
+        store.get(name, ask)
+    return store
+
+
+def one(
+    make: Callable[[], Environment], chooser: Policy, steps: int, runs: int, key: int
+) -> dict[str, Any]:
+    """Some runs of a policy: regret at the marks, and the curve of each run at fewer points."""
+    played = bandits.play(make(), chooser, steps, runs=runs, key=key, progress=False)
+    if played.steps < steps:
+        raise KeyboardInterrupt  # half a curve is no result
+    return thinned(played.cumulative)
+
+
+def thinned(cumulative: np.ndarray) -> dict[str, Any]:
+    """Cumulative regret (runs, interactions) at a few places, closer together at the start.
+
+    Example:
+        >>> import numpy as np
+        >>> from posterax.experiments.bandit import thinned
+        >>> found = thinned(np.arange(1.0, 301.0)[None])
+        >>> found["regret"]
+        {'100': [100.0], '300': [300.0]}
+        >>> len(found["after"]) <= 200
+        True
+    """
+    steps = cumulative.shape[1]
+    marks = sorted({*(m for m in MARKS if m < steps), steps})
+    spread = np.geomspace(1, steps, POINTS).round().astype(int)
+    after = np.unique(np.concatenate([spread, np.linspace(1, steps, 30).astype(int), marks]))
+    return {
+        "after": after.tolist(),
+        "curves": cumulative[:, after - 1].round(2).tolist(),
+        "regret": {str(mark): cumulative[:, mark - 1].round(2).tolist() for mark in marks},
+    }
+
+
+def _written(settings: Settings) -> str:
+    changed = {k: v for k, v in settings._asdict().items() if v != CHOSEN._asdict()[k]}
+    return ", ".join(f"{k} {v}" for k, v in changed.items()) or "as chosen"

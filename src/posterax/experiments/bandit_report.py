@@ -1,0 +1,173 @@
+"""Tables and picture of the bandit experiment."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..plot import DATA, chain_style, regret
+from .bandit import FORGETTING, MUSHROOM, STUDY, WORLDS
+from .pairs import estimate
+from .store import Store
+
+# what is lost by always doing the same, at each mushroom: 4208 of 8124 are edible
+NEVER, ALWAYS = 5 * 4208 / 8124, 15 * 3916 / 8124
+PUBLISHED = {
+    "Bayes by Backprop": "10³ to 10⁴, the lowest curve",
+    "greedy": "above Bayes by Backprop",
+    "1 % greedy": "above Bayes by Backprop",
+    "5 % greedy": "above Bayes by Backprop",
+}
+
+
+def _of(store: Store, part: str) -> dict[str, Any]:
+    return {n[len(part) + 1 :]: r for n, r in store.runs.items() if n.startswith(f"{part}/")}
+
+
+def summary(store: Store) -> dict[str, Any]:
+    """Regret over the runs, by environment, policy and number of interactions."""
+    return {
+        part: {
+            name: {
+                mark: estimate(values)._asdict() for mark, values in found["regret"].items()
+            }
+            | {"seconds": found["seconds"]}
+            for name, found in _of(store, part).items()
+        }
+        for part in ("mushroom", *WORLDS)
+        if _of(store, part)
+    }  # fmt: skip
+
+
+def page(store: Store) -> str:
+    """Markdown: the mushrooms, the other environments and, where there is one, the study."""
+    settings, facts = store.content["settings"], store.content["facts"]
+    found = summary(store)
+    where = facts["device"] if facts["device"] != "cpu" else _cores(facts["cores"])
+    marks = list(next(iter(found["mushroom"].values())))[:-1]
+    runs = settings["runs"]
+    lines = [
+        f"{runs} run{'s' * (runs > 1)} of {settings['steps']:,} interactions; "
+        f"{settings['updates']} minibatches of {settings['batch_size']} after each, from the last "
+        f"{settings['buffer']:,}; two layers of {settings['width']} ({where}, jax {facts['jax']}; "
+        "seconds are for all runs together, compilation included). "
+        "Mean cumulative regret ± standard error over the runs:",
+        "",
+        f"| policy | {' | '.join(f'{int(mark):,}' for mark in marks)} | published, 50,000 "
+        "| seconds |",
+        f"| --- |{' ---: |' * len(marks)} --- | ---: |",
+    ]
+    for name in (name for name in MUSHROOM if name in found["mushroom"]):
+        row = found["mushroom"][name]
+        cells = [_plus_minus(row[mark]) for mark in marks]
+        published = PUBLISHED.get(name, "—")
+        lines.append(f"| {name} | {' | '.join(cells)} | {published} | {row['seconds']:,.0f} |")
+    steps = settings["steps"]
+    for name, each in (("never eat (by arithmetic)", NEVER), ("always eat", ALWAYS)):
+        cells = [f"{each * int(mark):,.0f}" for mark in marks]
+        lines.append(f"| {name} | {' | '.join(cells)} | {each * 50:.1f}k | — |")
+    lines += ["", _verdict(found["mushroom"], str(steps)), "", *_others(found, settings)]
+    return "\n".join([*lines, *_study(store)])
+
+
+def _cores(count: int) -> str:
+    return f"{count} CPU core{'s' * (count > 1)}"
+
+
+def _plus_minus(found: dict[str, float]) -> str:
+    error = "" if np.isnan(found["error"]) else f" ± {found['error']:,.0f}"
+    return f"{found['mean']:,.0f}{error}"
+
+
+def _verdict(found: dict[str, Any], last: str) -> str:
+    """Whether the marks that were set are reached, in words."""
+    own = found["Bayes by Backprop"][last]["mean"]
+    rest = {name: found[name][last]["mean"] for name in found if "greedy" in name}
+    above = [name for name, value in rest.items() if value <= own]
+    text = f"After {int(last):,} interactions Bayes by Backprop's mean regret is {own:,.0f}: "
+    text += (
+        "below every ε-greedy" if not above else f"**not** below {' and '.join(above)}"
+    ) + " in the mean"
+    if int(last) >= 50_000:
+        text += ", and " + ("below 10,000" if own < 10_000 else "**not** below 10,000")
+    return text + "."
+
+
+def _others(found: dict[str, Any], settings: dict[str, Any]) -> list[str]:
+    names = list(dict.fromkeys(n for t in WORLDS for n in found.get(t, ()) if n != "uniform"))
+    lines = [
+        f"Other environments, {settings['other_steps']:,} interactions with "
+        f"{settings['other_updates']} minibatches each: regret in percent of a coin's "
+        "(uniform choice) ± standard error:",
+        "",
+        f"| environment | {' | '.join(names)} | a coin's regret |",
+        f"| --- |{' ---: |' * (len(names) + 1)}",
+    ]
+    for title in (title for title in WORLDS if title in found):
+        last = str(settings["other_steps"])
+        coin = found[title]["uniform"][last]["mean"]
+        cells = []
+        for name in names:
+            row = found[title].get(name)
+            cells.append("—" if row is None else _percent(row[last], coin))
+        lines.append(f"| {title} | {' | '.join(cells)} | {coin:,.0f} |")
+    return lines
+
+
+def _percent(found: dict[str, float], coin: float) -> str:
+    error = "" if np.isnan(found["error"]) else f" ± {100 * found['error'] / coin:.1f}"
+    return f"{100 * found['mean'] / coin:.1f}{error}"
+
+
+def _study(store: Store) -> list[str]:
+    tried = _of(store, "study")
+    if not tried:
+        return []
+    settings = store.content["settings"]
+    lines = [
+        "",
+        f"The study: mushrooms, {settings['study_runs']} runs with other random numbers, "
+        f"{settings['study_steps']:,} interactions with {settings['study_updates']} minibatches "
+        "each; one setting changed at a time:",
+        "",
+        "| policy | setting | regret | the last fifth of it |",
+        "| --- | --- | ---: | ---: |",
+    ]
+    for policy in STUDY:
+        for name, run in tried.items():
+            if name.startswith(f"{policy}/"):
+                curves, after = np.array(run["curves"]), np.array(run["after"])
+                late = curves[:, -1] - curves[:, np.searchsorted(after, 0.8 * after[-1])]
+                lines.append(
+                    f"| {policy} | {name[len(policy) + 1 :]} | "
+                    f"{_plus_minus(estimate(curves[:, -1])._asdict())} | {late.mean():,.0f} |"
+                )
+    return lines
+
+
+def draw(store: Store, path: Path) -> None:
+    """The mushrooms' curves, large; the other environments below."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    known = dict.fromkeys([*MUSHROOM, *(n for world in WORLDS.values() for n in world.policies)])
+    styles = {name: chain_style(i) for i, name in enumerate(known)}
+    styles[FORGETTING] = {"color": DATA, "linestyle": (0, (3, 1, 1, 1))}
+    worlds = [title for title in WORLDS if _of(store, title)]
+    figure = plt.figure(figsize=(11, 8.5), layout="constrained")
+    grid = figure.add_gridspec(2, len(worlds), height_ratios=(1.5, 1))
+    shown: dict[str, Any] = {}
+    for i, part in enumerate(("mushroom", *worlds)):
+        axes = figure.add_subplot(grid[0, :] if i == 0 else grid[1, i - 1])
+        curves = {name: (run["after"], run["curves"]) for name, run in _of(store, part).items()}
+        regret(axes, curves, log=i == 0, names=i == 0, styles=styles, title=part)
+        if i:
+            axes.set_ylabel("cumulative regret" if i == 1 else "")
+            axes.locator_params(nbins=4)
+            lines, names = axes.get_legend_handles_labels()
+            shown |= dict(zip(names, lines, strict=True))
+    figure.legend(shown.values(), shown, loc="outside lower center", ncols=5, frameon=False)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)

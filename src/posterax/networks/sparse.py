@@ -1,0 +1,251 @@
+r"""A network some of whose weights are the constant 0: only the others are parameters."""
+
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.tree_util as jtu
+import numpy as np
+
+from .._tree import named_leaves, path_name
+from .adapters import as_network
+from .base import Network
+from .parts import FrozenNetwork
+
+Masks = dict[str, np.ndarray]
+
+
+class SparseNetwork(Network):
+    """A network whose parameters are, of each array, the vector of the entries that are kept.
+
+    ``places`` has, by name, where in its flattened array each kept entry belongs; an array that
+    lost nothing is not among them and stays as it is. The places are arrays and so arguments of a
+    compiled program, not constants in it.
+    """
+
+    network: Network
+    places: dict[str, jax.Array]
+    shapes: tuple[tuple[str, tuple[int, ...]], ...] = eqx.field(static=True)
+
+    def whole(self, params: Any) -> Any:
+        """The network's own weights, zeros where entries were removed."""
+        shapes = dict(self.shapes)
+
+        def spread(path: Any, kept: jax.Array) -> jax.Array:
+            name = path_name(path)
+            if name not in self.places:
+                return kept
+            size, places = int(np.prod(shapes[name])), self.places[name]
+            if not any(isinstance(a, jax.core.Tracer) for a in (kept, places)):
+                host = np.zeros(size, kept.dtype)
+                host[np.asarray(places)] = kept
+                return jnp.asarray(host.reshape(shapes[name]))
+            # a scatter: ten times as fast as to gather from the kept ones and a zero, and what
+            # its gradient gathers are the kept entries alone
+            flat = jnp.zeros(size, kept.dtype)
+            flat = flat.at[places].set(
+                kept, indices_are_sorted=True, unique_indices=True, mode="promise_in_bounds"
+            )
+            return flat.reshape(shapes[name])
+
+        return jtu.tree_map_with_path(spread, params)
+
+    def apply(
+        self,
+        params: Any,
+        state: Any,
+        x: Any,
+        key: jax.Array | None,
+        training: bool,
+        dropout: bool | None = None,
+    ) -> tuple[Any, Any]:
+        return self.network.apply(self.whole(params), state, x, key, training, dropout)
+
+    def dense(self) -> Network:
+        return with_params(self.network, self.whole(self.params))
+
+    def unfolded(self) -> tuple[Network, Callable[[Any], Any]]:
+        return self.network, self.whole
+
+    def masks(self) -> Masks:
+        """By name, of the arrays that lost something: whether each entry is kept."""
+        found = {}
+        for name, shape in self.shapes:
+            if name in self.places:
+                flat = np.zeros(int(np.prod(shape)), bool)
+                flat[np.asarray(self.places[name])] = True
+                found[name] = flat.reshape(shape)
+        return found
+
+    def resolve(self, prior: Any) -> Any:
+        # as if nothing were missing: a fan-in is that of the whole array
+        own = named_leaves(prior.loc.network) if prior.each else {}
+        priors = prior.resolve(self.whole(self.params), self.network.fan_in)
+
+        def kept(path: Any, _: Any, one: Any) -> Any:
+            name = path_name(path)
+            shape = dict(self.shapes)[name]
+            if name not in self.places or (name in own and np.shape(own[name]) != shape):
+                return one
+            return one.kept(shape, np.asarray(self.places[name]))
+
+        return jtu.tree_map_with_path(kept, self.params, priors)
+
+    def fan_in(self, shape: tuple[int, ...], name: str = "") -> int:
+        return self.network.fan_in(dict(self.shapes).get(name, shape), name)
+
+    def fingerprint(self, *, widths: bool = False) -> str:
+        from ..checkpoint import data_fingerprint  # which needs no network, but its package does
+
+        own = data_fingerprint({name: np.asarray(at) for name, at in self.places.items()})
+        return f"{self.dense().fingerprint(widths=widths)}-{own[:16]}"
+
+    def frozen(self) -> Any:
+        return self.network.frozen()
+
+    def check_inputs(self, x: Any) -> None:
+        self.network.check_inputs(x)
+
+    def rebuild(self, params: Any, state: Any) -> Any:
+        return self.network.rebuild(self.whole(params), state)
+
+
+def with_params(network: Network, params: Any) -> Network:
+    """A network with other parameters in the place of its own, or of none."""
+    return eqx.tree_at(lambda n: n.params, network, params, is_leaf=lambda n: n is None)
+
+
+def sparse(network: Any, mask: Any) -> Network:
+    r"""Make some weights of a network the constant 0, and only the others its parameters.
+
+    f(x; w ∘ m) with a mask m of zeros and ones. In a model the weights that are kept are what is
+    uncertain, trained and stored: memory, files and the sum over log priors shrink with them.
+    [`px.prune`][posterax.pruning.prune] chooses the mask by the posterior. The priors of weights
+    that stay are what they were, a fan-in that of the whole array.
+
+    Args:
+        network: any network a model takes; one that is sparse loses more.
+        mask: arrays of booleans, true for what is kept: a tree like the weights, or a dictionary
+            by name (``{"layers.0.weight": …}``), in which arrays without a mask lose nothing.
+
+    Example:
+        >>> import numpy as np
+        >>> import posterax as px
+        >>> network = px.networks.MLP(4, 1, (8,), key=0)
+        >>> mask = np.arange(32).reshape(8, 4) % 4 == 0  # one input of four
+        >>> thin = px.networks.sparse(network, {"layers.0.weight": mask})
+        >>> model = px.Model(thin, px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1))
+        >>> model.bayesian_size  # 8, and 8 + 8 + 1
+        25
+    """
+    base = as_network(network)
+    masks = check_masks(mask, base)
+    if not masks:
+        return base
+    params = named_leaves(base.params)
+    if isinstance(base, SparseNetwork):
+        inner, before, shapes = base.network, base.places, base.shapes
+    else:
+        inner, before = eqx.tree_at(lambda n: n.params, base, None), {}
+        shapes = tuple((name, tuple(w.shape)) for name, w in params.items())
+    places = {name: np.asarray(at) for name, at in before.items()}
+    for name, kept in masks.items():
+        every = places.get(name, np.arange(params[name].size))
+        places[name] = every[kept.reshape(-1)].astype(np.int32)
+    return SparseNetwork(
+        take(base.params, masks),
+        base.state,
+        inner,
+        {name: jnp.asarray(at) for name, at in places.items()},
+        shapes,
+    )
+
+
+def check_masks(mask: Any, network: Network) -> Masks:
+    """Masks by name in the shape of the network's parameters, of those that lose something."""
+    params = named_leaves(network.params)
+    earlier: Masks = network.masks() if isinstance(network, SparseNetwork) else {}
+    masks = {}
+    for name, value in named_leaves(mask).items():
+        if name not in params:
+            raise ValueError(
+                f"mask: no weight is called {name!r}; the weights are {', '.join(params)}"
+            )
+        array = np.asarray(value)
+        if array.dtype != bool:
+            raise TypeError(f"mask: {name} must be booleans (true: kept), got {array.dtype}")
+        if name in earlier and array.shape == earlier[name].shape:
+            array = array[earlier[name]]  # what is gone is gone
+        if array.shape != params[name].shape:
+            raise ValueError(
+                f"mask: {name} must have the shape {params[name].shape}, got {array.shape}"
+            )
+        if not array.all():
+            masks[name] = array
+    return masks
+
+
+def take(tree: Any, masks: Masks, front: int = 0) -> Any:
+    """The kept entries of each array of a tree, as a vector; arrays that lose none as they are.
+
+    Args:
+        tree: like the network's weights, ``None`` where there is nothing.
+        masks: by name, in the shape of the weights.
+        front: axes before those of the weights (chains, draws).
+
+    Example:
+        >>> import numpy as np
+        >>> from posterax.networks.sparse import take
+        >>> take({"w": np.array([[1, 2], [3, 4]])}, {"w": np.eye(2) > 0})
+        {'w': array([1, 4])}
+    """
+
+    def one(path: Any, w: Any) -> Any:
+        kept = masks.get(path_name(path))
+        if kept is None:
+            return w
+        # on the host: every array has a shape of its own, for which there is no program yet
+        array = np.asarray(w)
+        left = array.reshape(*array.shape[:front], -1)[..., np.flatnonzero(kept)]
+        return jnp.asarray(left) if isinstance(w, jax.Array) else left
+
+    return jtu.tree_map_with_path(one, tree)
+
+
+def freeze(network: Network, chosen: Any) -> Network:
+    """The network with only the chosen weights as parameters; what was removed stays removed."""
+    if not isinstance(network, SparseNetwork):
+        return FrozenNetwork(network, chosen)
+    wanted = named_leaves(chosen)
+    masks = {name: kept for name, kept in network.masks().items() if wanted[name]}
+    return sparse(FrozenNetwork(network.dense(), chosen), masks)
+
+
+def pack_bits(mask: np.ndarray) -> np.ndarray:
+    """A mask for a file: a bit for each entry, compressed; of few entries that is still less.
+
+    Example:
+        >>> import numpy as np
+        >>> from posterax.networks.sparse import pack_bits, unpack_bits
+        >>> mask = np.arange(80_000).reshape(200, 400) % 50 == 0
+        >>> bits = pack_bits(mask)
+        >>> len(bits) < mask.size / 8, bool((unpack_bits(bits, mask.shape) == mask).all())
+        (True, True)
+    """
+    return np.frombuffer(zlib.compress(np.packbits(mask).tobytes(), 9), np.uint8)
+
+
+def unpack_bits(bits: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The mask again; never more than its shape asks for."""
+    size = int(np.prod(shape))
+    expected = -(-size // 8)
+    try:
+        raw = zlib.decompressobj().decompress(bits.tobytes(), expected + 1)
+    except zlib.error as error:
+        raise ValueError(f"a mask is damaged: {error}") from error
+    if len(raw) != expected:
+        raise ValueError(f"a mask has {len(raw)} bytes where {expected} belong")
+    return np.unpackbits(np.frombuffer(raw, np.uint8), count=size).astype(bool).reshape(shape)

@@ -1,0 +1,145 @@
+"""The course of bandits."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..infer.base import choose
+from .style import annotate, chain_style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SHOWN = 400  # points of a line
+APART = 0.055  # of the height, between two names beside the lines
+
+
+class Curve(NamedTuple):
+    """Cumulative regret of some runs after these interactions."""
+
+    after: np.ndarray  # (points,)
+    runs: np.ndarray  # (runs, points)
+
+
+def regret(
+    axes: "Axes",
+    played: Any,
+    *,
+    band: str = "range",
+    log: bool = True,
+    names: bool = True,
+    styles: Mapping[str, dict[str, Any]] | None = None,
+    title: str | None = None,
+) -> "Axes":
+    """Draw the cumulative regret of policies: the mean over their runs, and a band.
+
+    Flat means that nothing is lost any more; on a linear scale a straight climb is a policy that
+    does not learn.
+
+    Args:
+        axes: where to draw.
+        played: ``{name: played}`` with what ``px.bandits.play`` returned; or ``played`` alone; or
+            in its place the regret of every interaction, (runs, interactions); or a tuple
+            (interactions, cumulative regret after them (runs, points)).
+        band: ``"range"``, from the least to the largest run; ``"error"``, ± one standard error of
+            the mean; or ``"none"``.
+        log: logarithmic regret, as such curves are mostly drawn.
+        names: write each name at the end of its line, right of the axes.
+        styles: colour and dashes by name, such as ``px.plot.chain_style(0)``, where several
+            pictures share them.
+        title: above the axes.
+
+    Returns:
+        The same axes.
+
+    Example:
+        >>> import numpy as np
+        >>> from matplotlib.figure import Figure
+        >>> import posterax as px
+        >>> drawn = {"coin": np.full((3, 50), 0.5), "learns": np.eye(50)[:3]}
+        >>> axes = px.plot.regret(Figure().subplots(), drawn)
+        >>> axes.get_legend_handles_labels()[1]
+        ['coin', 'learns']
+    """
+    choose("band", band, ("range", "error", "none"))
+    several = played if isinstance(played, Mapping) else {"": played}
+    curves = {str(name): _curve(one, str(name)) for name, one in several.items()}
+    if not curves:
+        raise ValueError("played is empty: give at least one")
+    ends = {}
+    for index, (name, (after, runs)) in enumerate(curves.items()):
+        style = (styles or {}).get(name) or chain_style(index)
+        mean = runs.mean(0)
+        shown = np.where(mean > 0, mean, np.nan) if log else mean
+        axes.plot(after, shown, **style, linewidth=1.7, label=name or "mean", zorder=3)
+        ends[name] = (float(mean[-1]), style["color"])
+        low, high = _band(runs, band)
+        if len(runs) > 1 and band != "none":
+            low = np.maximum(low, np.nanmin(shown)) if log and np.any(mean > 0) else low
+            axes.fill_between(
+                after, low, high, color=style["color"], alpha=0.18, linewidth=0, zorder=2
+            )
+    last = max(int(curve.after[-1]) for curve in curves.values())
+    axes.set_xlim(0, last)
+    if log:
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0)
+    axes.grid(axis="y", alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    if names:
+        _names(axes, {name: end for name, end in ends.items() if name}, last)
+    told = {"range": "least to largest run", "error": "± one standard error", "none": ""}[band]
+    most = max(len(curve.runs) for curve in curves.values())
+    annotate(axes, "interactions", "cumulative regret" + (f"\n(band: {told})" * (most > 1)), title)
+    return axes
+
+
+def _curve(played: Any, name: str) -> Curve:
+    if not hasattr(played, "regret") and isinstance(played, tuple) and len(played) == 2:
+        after, runs = np.asarray(played[0], np.int64), np.atleast_2d(np.asarray(played[1], float))
+    else:
+        each = np.atleast_2d(np.asarray(getattr(played, "regret", played), np.float64))
+        steps = each.shape[-1] if each.ndim == 2 else 0
+        after = np.unique(np.linspace(1, max(steps, 1), min(SHOWN, max(steps, 1))).astype(int))
+        runs = np.cumsum(each, -1)[:, after - 1] if steps else np.zeros((0, 0))
+    if runs.ndim != 2 or runs.shape[1:] != after.shape or not runs.size:
+        raise ValueError(
+            f"played{f': {name}' * bool(name)} must be what px.bandits.play returned, the regret "
+            "of each interaction (runs, interactions), or a tuple (interactions, cumulative regret)"
+        )
+    return Curve(after, runs)
+
+
+def _band(runs: np.ndarray, band: str) -> tuple[np.ndarray, np.ndarray]:
+    if band == "error" and len(runs) > 1:
+        error = runs.std(0, ddof=1) / np.sqrt(len(runs))
+        return runs.mean(0) - error, runs.mean(0) + error
+    return runs.min(0), runs.max(0)
+
+
+def _names(axes: "Axes", ends: dict[str, tuple[float, str]], last: int) -> None:
+    """Names at the right, at the heights of the lines' ends but never on one another."""
+    to_height = lambda y: float(  # noqa: E731
+        axes.transAxes.inverted().transform(axes.transData.transform((last, y)))[1]
+    )
+    floor = axes.get_ylim()[0]
+    heights = {name: to_height(max(value, floor)) for name, (value, _) in ends.items()}
+    at = -APART
+    placed = {}
+    for name in sorted(heights, key=lambda name: heights[name]):
+        at = max(heights[name], at + APART)
+        placed[name] = at
+    over = max(placed.values(), default=0) - 1  # too many at the top: all down again
+    limit = 1.0 + APART
+    for name in sorted(placed, key=lambda name: -placed[name]):
+        if over <= 0:
+            break
+        limit = min(placed[name], limit - APART)
+        placed[name] = limit
+    for name, height in placed.items():
+        axes.annotate(
+            name, (1.01, height), xycoords="axes fraction", color=ends[name][1], va="center",
+            fontsize="small", annotation_clip=False,
+        )  # fmt: skip

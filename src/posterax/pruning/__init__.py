@@ -1,0 +1,8 @@
+"""Pruning: weights of which a posterior knows nothing become the constant 0, and are gone."""
+
+from .compact import compact
+from .prune import prune
+from .report import Report, report
+from .signal_to_noise import signal_to_noise
+
+__all__ = ["Report", "compact", "prune", "report", "signal_to_noise"]

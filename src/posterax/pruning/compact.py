@@ -1,0 +1,210 @@
+r"""Units that no longer matter leave a network: smaller arrays, and less to compute.
+
+A hidden unit is dead when none of its outgoing weights is left, or none of its incoming weights
+nor its bias while the activation of 0 is 0. Where a unit goes, its other weights go with it, and
+units before or after it may die of that.
+"""
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._tree import named_leaves
+from ..model import Model, Parameters
+from ..networks import MLP, Network, as_network
+from ..networks.base import module_of
+from ..networks.config import activation_function
+from ..networks.parts import FrozenNetwork
+from ..networks.sparse import Masks, SparseNetwork, with_params
+from ..posteriors import LaplaceGaussian, Posterior, Record
+from ..priors import ByPart, Flat, Hierarchical, PerWeight, Prior, is_prior
+from .families import removed
+
+
+def compact(posterior: Posterior) -> Posterior:
+    r"""The same posterior for a smaller network, without the units that pruning left idle.
+
+    Its predictions have the same distribution, and the means are the same. A unit without incoming
+    weights whose bias is left stays: its output is one random number, which no bias of the next
+    layer can take over exactly, since it is multiplied by random weights. Inputs stay as they are.
+    Priors keep the values they had in the larger network.
+
+    Args:
+        posterior: pruned, of a model with a ``px.networks.MLP`` (not ``residual``).
+
+    Example:
+        >>> import numpy as np
+        >>> import posterax as px
+        >>> x = np.linspace(-1, 1, 32)[:, None].astype("float32")
+        >>> model = px.Model(
+        ...     px.networks.MLP(1, 1, (16,), key=0),
+        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.3),
+        ... )
+        >>> posterior = px.fit(model, (x, x[:, 0]), px.BayesByBackprop(), epochs=20, key=0)
+        >>> small = px.pruning.compact(px.prune(posterior, 0.75))
+        >>> before, after = px.pruning.report(small).widths
+        >>> before, after[0] < 16
+        ([16], True)
+    """
+    mlp = _check(posterior)
+    network = posterior.model.network
+    every = {name: np.ones(np.shape(w), bool) for name, w in named_leaves(network.params).items()}
+    if isinstance(network, SparseNetwork):
+        every |= network.masks()
+    weights = [every[f"layers.{i}.weight"].copy() for i in range(len(mlp.hidden_sizes) + 1)]
+    biases = [every[f"layers.{i}.bias"].copy() for i in range(len(weights))]
+    silent_at_zero = float(activation_function(mlp.activation)(jnp.zeros(()))) == 0.0
+    alive = _alive(weights, biases, silent_at_zero=silent_at_zero)
+    masks: Masks = {}
+    for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+        masks |= {f"layers.{i}.weight": weight, f"layers.{i}.bias": bias}
+    old = posterior.record or Record()
+    about = dict(old.settings.get("pruning", {}))
+    widths = [list(map(int, mlp.hidden_sizes)), [int(units.sum()) for units in alive[1:-1]]]
+    about["widths"] = [about.get("widths", widths)[0], widths[1]]
+    fewer = removed(posterior, masks, about)
+    return _smaller(fewer, mlp, alive)
+
+
+def _check(posterior: Posterior) -> MLP:
+    if not isinstance(posterior, Posterior):
+        raise TypeError(f"posterior must be a posterior, got {type(posterior).__name__}")
+    mlp = module_of(posterior.model.network)
+    if type(mlp) is not MLP or mlp.residual:
+        found = "one with residual=True" if type(mlp) is MLP else f"{type(mlp).__name__}"
+        raise ValueError(
+            f"compact removes units of px.networks.MLP, and this network is {found}, whose units "
+            "are used otherwise; the pruned posterior is as it is: sparse"
+        )
+    if isinstance(posterior.model.network.dense(), FrozenNetwork):
+        raise ValueError("compact: some of this network's weights are frozen, and stay as they are")
+    priors = jax.tree.leaves(posterior.model.priors.network, is_leaf=is_prior)
+    if any(isinstance(p, Hierarchical) and p.relevance for p in priors):
+        raise ValueError(
+            "compact: Hierarchical(relevance=True) has a variance for every input of a layer, "
+            "units among them; prune without compact, or use relevance=False"
+        )
+    return mlp
+
+
+def _alive(
+    weights: list[np.ndarray], biases: list[np.ndarray], *, silent_at_zero: bool
+) -> list[np.ndarray]:
+    """Which inputs, hidden units and outputs stay; what the others leave behind is cut away."""
+    alive = [np.ones(weights[0].shape[1], bool)]
+    alive += [np.ones(weight.shape[0], bool) for weight in weights]
+    while True:
+        before = [units.copy() for units in alive]
+        for i in range(len(weights) - 1):
+            used = weights[i + 1].any(0)
+            if silent_at_zero:
+                used &= weights[i].any(1) | biases[i]
+            used &= alive[i + 1]
+            if not used.any():
+                used[np.argmax(alive[i + 1])] = True  # a layer has at least one unit
+            alive[i + 1] = used
+            weights[i][~alive[i + 1]] = False
+            biases[i][~alive[i + 1]] = False
+            weights[i + 1][:, ~alive[i + 1]] = False
+        if all((a == b).all() for a, b in zip(alive, before, strict=True)):
+            return alive
+
+
+def _smaller(posterior: Posterior, mlp: MLP, alive: list[np.ndarray]) -> Posterior:
+    """New places for what is kept: the numbers are the same, the arrays they belong to smaller."""
+    old = posterior.model.network
+    masks = old.masks() if isinstance(old, SparseNetwork) else {}
+    sizes = [int(units.sum()) for units in alive]
+    options: Any = {"activation": mlp.activation, "key": 0}
+    # its shapes: the numbers are there already
+    inner = eqx.filter_eval_shape(
+        lambda: as_network(MLP(mlp.in_size, mlp.out_size, sizes[1:-1], **options))
+    )
+    names = named_leaves(inner.params)
+    places, whole = dict[str, jax.Array](), dict[str, tuple[int, ...]]()
+    for i in range(len(sizes) - 1):
+        inside: dict[str, Any] = {
+            "weight": np.ix_(alive[i + 1], alive[i]),
+            "bias": np.flatnonzero(alive[i + 1]),
+        }
+        for name, lines in ((f"layers.{i}.{kind}", lines) for kind, lines in inside.items()):
+            if name in masks and masks[name][lines].all():
+                whole[name] = names[name].shape
+            elif name in masks:
+                places[name] = jnp.asarray(np.flatnonzero(masks[name][lines]), jnp.int32)
+    move = _Move(jax.tree.structure(inner.params), list(names), whole)
+    params = move(posterior.model.network.params)
+    if places:
+        shapes = tuple((name, tuple(w.shape)) for name, w in names.items())
+        bare = eqx.tree_at(lambda n: n.params, inner, None)
+        network: Network = SparseNetwork(params, inner.state, bare, places, shapes)
+    else:
+        network = with_params(inner, params)
+    fields: dict[str, Any] = {
+        name: value._replace(network=move(value.network))
+        for name, value in vars(posterior).items()
+        if isinstance(value, Parameters)
+    }
+    if isinstance(posterior, LaplaceGaussian):
+        fields["blocks"] = {
+            key: block | {"deviation": move.array(block["leaves"], block["deviation"])}
+            for key, block in posterior.blocks.items()
+        }
+    return dataclasses.replace(posterior, model=_model(posterior.model, network, move), **fields)
+
+
+class _Move:
+    """Trees of the larger network's weights become such of the smaller one's."""
+
+    def __init__(self, treedef: Any, names: list[str], whole: dict[str, tuple[int, ...]]):
+        self.treedef, self.names = treedef, names
+        self.whole = whole  # what is a vector of some entries, and now an array of all
+
+    def __call__(self, tree: Any) -> Any:
+        leaves = jax.tree.leaves(tree, is_leaf=lambda n: n is None or is_prior(n))
+        named = zip(self.names, leaves, strict=True)
+        return jax.tree.unflatten(self.treedef, [self.array(*pair) for pair in named])
+
+    def array(self, name: str, value: Any) -> Any:
+        shape = self.whole.get(name.removeprefix("network."))
+        if value is None or shape is None:
+            return value
+        if isinstance(value, Prior):
+            return jax.tree.map(lambda a: a.reshape(shape) if np.ndim(a) else a, value)
+        front = np.shape(value)[:-1]
+        return jnp.asarray(np.asarray(value).reshape(*front, *shape))
+
+
+def _model(model: Model, network: Network, move: _Move) -> Model:
+    priors = move(model.priors.network)
+    prior: Prior = model.prior
+    if isinstance(prior, PerWeight):
+        prior = PerWeight(*(t._replace(network=move(t.network)) for t in (prior.loc, prior.scale)))
+    elif not _same(network.resolve(prior), priors):
+        # a fan-in is that of the larger network: what each array has, by name
+        own = named_leaves(priors, is_leaf=is_prior)
+        shapes = {name: w.shape for name, w in named_leaves(network.dense().params).items()}
+        prior = ByPart({n: _unresolved(p, network.fan_in(shapes[n], n)) for n, p in own.items()})
+    parts = (
+        network,
+        prior,
+        model.parameters._replace(network=network.params),
+        model.priors._replace(network=priors),
+    )
+    return eqx.tree_at(lambda m: (m.network, m.prior, m.parameters, m.priors), model, parts)
+
+
+def _same(one: Any, other: Any) -> bool:
+    pairs = zip(*(jax.tree.leaves(tree, is_leaf=is_prior) for tree in (one, other)), strict=True)
+    return all(isinstance(b, Flat) or bool(eqx.tree_equal(a, b)) for a, b in pairs)
+
+
+def _unresolved(prior: Prior, fan_in: int) -> Prior:
+    """A prior that for an array with this fan-in is the given one."""
+    if not isinstance(prior, Hierarchical):
+        return prior
+    return Hierarchical(prior.concentration, prior.rate * fan_in)

@@ -1,0 +1,151 @@
+"""What becomes of each family of posteriors when weights are removed.
+
+A removed weight is the constant 0, and the others keep the distribution they have with it averaged
+out: independent factors stay as they are, of a covariance the rows and columns are left out.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import jax.tree_util as jtu
+import numpy as np
+
+from .._tree import named_leaves, path_name
+from ..model import Parameters
+from ..networks.sparse import Masks, check_masks, take
+from ..posteriors import (
+    Draws,
+    FullGaussian,
+    GaussianMixture,
+    LaplaceGaussian,
+    LowRankGaussian,
+    MeanFieldGaussian,
+    Point,
+    Posterior,
+    Record,
+)
+
+FAMILIES = (
+    *(MeanFieldGaussian, GaussianMixture, Draws, Point),
+    *(LowRankGaussian, FullGaussian, LaplaceGaussian),
+)
+
+# (a tree of the network's weights, axes in front, what a silent entry is) → such a tree
+Change = Callable[[Any, int, float], Any]
+Rows = Callable[[Any], Any]  # the same for a matrix that has a row for each random weight
+
+
+def removed(posterior: Posterior, masks: Masks, about: dict[str, Any]) -> Posterior:
+    """The posterior of the weights that are kept; ``about`` is for its record."""
+    masks = check_masks(masks, posterior.model.network)
+    rows = _row_mask(posterior, masks)
+    fields = _fields(
+        posterior,
+        masks,
+        lambda tree, front, _: take(tree, masks, front),
+        lambda matrix: jnp.asarray(np.asarray(matrix)[rows]),
+    )
+    if isinstance(posterior, FullGaussian):
+        # L without some rows is no longer square: R of its transpose is what it was made of
+        root = np.asarray(fields["cholesky"])
+        fields["cholesky"] = jnp.asarray(np.linalg.qr(root.T).R.T)
+    old = posterior.record or Record()
+    earlier = old.settings.get("pruning", {})
+    settings = {
+        **old.settings,
+        "pruning": {k: earlier[k] for k in ["widths"] if k in earlier} | about,
+    }
+    record = Record(old.method, settings, old.history, interrupted=old.interrupted)
+    model = posterior.model.sparse(masks)
+    return dataclasses.replace(posterior, model=model, record=record, evidence=None, **fields)
+
+
+def silenced(posterior: Posterior, masks: Masks) -> Posterior:
+    """The same posterior with a mean and deviation of 0 in place of what is removed.
+
+    It predicts as the pruned one and has the shapes of the whole: one compiled program serves all
+    masks while one is looked for. (It has no density.)
+    """
+    rows = _row_mask(posterior, masks)
+
+    def one(tree: Any, front: int, silent: float) -> Any:
+        def set_to(path: Any, w: Any) -> Any:
+            kept = masks.get(path_name(path))
+            return w if kept is None else jnp.asarray(np.where(kept, w, np.float32(silent)))
+
+        return jtu.tree_map_with_path(set_to, tree)
+
+    def blank(matrix: Any) -> Any:
+        return jnp.asarray(np.asarray(matrix) * rows[:, None].astype(np.float32))
+
+    return dataclasses.replace(posterior.bare(), **_fields(posterior, masks, one, blank))
+
+
+def _row_mask(posterior: Posterior, masks: Masks) -> np.ndarray:
+    """Which of the random weights, as one vector in tree order, are kept."""
+    if not isinstance(posterior, FullGaussian | LowRankGaussian):
+        return np.zeros(0, bool)
+    leaves = named_leaves(posterior.model.bayesian(posterior.mu))
+    every = [
+        masks.get(name.removeprefix("network."), np.ones(leaf.shape, bool)).reshape(-1)
+        for name, leaf in leaves.items()
+    ]
+    return np.concatenate(every)
+
+
+def _fields(posterior: Posterior, masks: Masks, change: Change, rows: Rows) -> dict[str, Any]:
+    """The fields of a posterior that hold something for every weight, changed."""
+
+    def tree(value: Parameters, front: int = 0, silent: float = 0.0) -> Parameters:
+        return value._replace(network=change(value.network, front, silent))
+
+    nothing = -float("inf")  # softplus(−∞) = 0
+    match posterior:
+        case MeanFieldGaussian() | GaussianMixture():
+            front = int(isinstance(posterior, GaussianMixture))  # its components
+            return {"mu": tree(posterior.mu, front), "rho": tree(posterior.rho, front, nothing)}
+        case Draws():
+            return {"draws": tree(posterior.draws, 2)}
+        case Point():
+            return {"point": tree(posterior.point), "path": None}
+        case LowRankGaussian():
+            fields = {"mu": tree(posterior.mu), "sigma": tree(posterior.sigma)}
+            return fields | {"factor": rows(posterior.factor)}
+        case FullGaussian():
+            return {"mu": tree(posterior.mu), "cholesky": rows(posterior.cholesky)}
+        case LaplaceGaussian():
+            return {"mu": tree(posterior.mu), "blocks": _blocks(posterior, masks, change)}
+    raise ValueError(_refusal(posterior))
+
+
+def check_family(posterior: Posterior) -> None:
+    """Refuse a family from which no weight can be taken without changing the others."""
+    if not isinstance(posterior, FAMILIES):
+        raise ValueError(_refusal(posterior))
+
+
+def _refusal(posterior: Posterior) -> str:
+    return (
+        f"prune: {type(posterior).__name__} has no deviation for each weight that would be the "
+        "same without the others; px.BayesByBackprop (mean field, full or low rank), px.IVON, "
+        "px.SWAG, px.Laplace(structure='diagonal'), ensembles and chains can be pruned"
+    )
+
+
+def _blocks(posterior: LaplaceGaussian, masks: Masks, change: Change) -> dict[str, Any]:
+    found = {}
+    for name, arrays in posterior.blocks.items():
+        leaves = [leaf.removeprefix("network.") for leaf in arrays["leaves"].split("\n")]
+        if not any(leaf in masks for leaf in leaves):
+            found[name] = arrays
+            continue
+        if "basis" in arrays or "inputs" in arrays:
+            raise ValueError(
+                "prune: this Laplace approximation has correlated weights, kept as eigenvectors "
+                "from which none can be removed; use px.Laplace(structure='diagonal')"
+            )
+        (leaf,) = leaves
+        found[name] = arrays | {"deviation": change({leaf: arrays["deviation"]}, 0, 0.0)[leaf]}
+    return found

@@ -1,0 +1,84 @@
+"""All weights of a posterior in the order in which they would go."""
+
+import numpy as np
+
+from ..networks.sparse import Masks, SparseNetwork
+from ..posteriors import Posterior
+
+SCOPES = ("global", "layer")
+
+
+class Ranking:
+    """Weights by score, the lowest first, in one order or one for each layer.
+
+    Weights with the same score go in the order of the network's arrays, so that a fraction is
+    exact and the same every time.
+
+    Args:
+        posterior: whose weights.
+        scores: of the weights that may go, by array.
+        scope: ``"global"``, or ``"layer"``: arrays of one module (``layers.0.weight`` and
+            ``layers.0.bias``) are a layer.
+
+    Example:
+        >>> import numpy as np
+        >>> import posterax as px
+        >>> from posterax.pruning.ranking import Ranking
+        >>> network = px.networks.MLP(1, 1, (2,), key=0)
+        >>> model = px.Model(network, likelihood=px.likelihoods.Gaussian(0.1))
+        >>> prior = px.before_data(model, np.ones((1, 1)))
+        >>> scores = {"layers.0.weight": np.array([[2.0], [1.0]]), "layers.0.bias": np.zeros(2)}
+        >>> Ranking(prior, scores, "global").masks(0.75)
+        {'layers.0.weight': array([[ True], [False]]), 'layers.0.bias': array([False, False])}
+    """
+
+    def __init__(self, posterior: Posterior, scores: dict[str, np.ndarray], scope: str):
+        if scope not in SCOPES:
+            raise ValueError(f"scope must be 'global' or 'layer', got {scope!r}")
+        network = posterior.model.network
+        shapes = dict(network.shapes) if isinstance(network, SparseNetwork) else {}
+        self.scores = scores
+        self.groups: dict[str, list[str]] = {}
+        for name in scores:
+            layer = name.rpartition(".")[0] or name
+            self.groups.setdefault("" if scope == "global" else layer, []).append(name)
+        whole = {n: int(np.prod(shapes.get(n, s.shape))) for n, s in scores.items()}
+        self.sizes = {g: sum(whole[n] for n in names) for g, names in self.groups.items()}
+        self.left = {g: sum(scores[n].size for n in names) for g, names in self.groups.items()}
+        self.order = {
+            # stable: equal scores in the order of the arrays
+            g: np.argsort(np.concatenate([scores[n].reshape(-1) for n in names]), kind="stable")
+            for g, names in self.groups.items()
+        }
+
+    @property
+    def total(self) -> int:
+        """Weights of the chosen arrays, those that are gone included."""
+        return sum(self.sizes.values())
+
+    @property
+    def gone(self) -> int:
+        """Weights that an earlier pruning removed."""
+        return self.total - sum(self.left.values())
+
+    def masks(self, fraction: float) -> Masks:
+        """What is kept when this share of the whole arrays is removed, in each group."""
+        found: Masks = {}
+        for group, names in self.groups.items():
+            size, left = self.sizes[group], self.left[group]
+            count = max(round(fraction * size) - (size - left), 0)
+            kept = np.ones(left, bool)
+            kept[self.order[group][:count]] = False
+            ends = np.cumsum([self.scores[n].size for n in names])
+            parts = np.split(kept, ends[:-1])
+            found |= {
+                n: part.reshape(self.scores[n].shape)
+                for n, part in zip(names, parts, strict=True)
+                if not part.all()
+            }
+        return found
+
+    def above(self, threshold: float) -> Masks:
+        """What is kept when all scores below a threshold are removed."""
+        kept = {name: score >= threshold for name, score in self.scores.items()}
+        return {name: mask for name, mask in kept.items() if not mask.all()}

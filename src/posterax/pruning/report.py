@@ -1,0 +1,85 @@
+"""What a pruned posterior lost, and how that was found."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._tree import named_leaves
+from ..networks.sparse import SparseNetwork
+from ..posteriors import Posterior
+
+
+class Report(NamedTuple):
+    """Weights by array, and the course of the search; ``print`` it for a table.
+
+    ``kept`` and ``sizes`` are numbers of weights by array; ``curve`` holds (fraction, NLL) pairs
+    of a search by ``tolerance``, in nats per validation example; ``widths`` are the hidden sizes
+    before and after ``px.pruning.compact``.
+    """
+
+    kept: dict[str, int]
+    sizes: dict[str, int]
+    settings: dict[str, Any]
+    curve: list[tuple[float, float]]
+    widths: tuple[list[int], list[int]] | None
+
+    @property
+    def fraction(self) -> float:
+        """The share of all weights that is removed."""
+        return 1 - sum(self.kept.values()) / sum(self.sizes.values())
+
+    def __str__(self) -> str:
+        rows = [("array", "weights", "kept", "removed")]
+        both = [(name, size, self.kept[name]) for name, size in self.sizes.items()]
+        both.append(("all", sum(self.sizes.values()), sum(self.kept.values())))
+        rows += [(n, f"{s:,}", f"{k:,}", f"{1 - k / max(s, 1):.1%}") for n, s, k in both]
+        widths = [max(len(row[i]) for row in rows) for i in range(4)]
+        lines = [
+            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
+            for row in rows
+        ]
+        if self.widths is not None:
+            before, after = (", ".join(map(str, w)) for w in self.widths)
+            lines.append(f"hidden units: {before} → {after}")
+        if self.curve:
+            lines += ["fraction   NLL (validation)"]
+            lines += [f"{fraction:<9.4f}  {nll:.4f}" for fraction, nll in self.curve]
+        return "\n".join(lines)
+
+
+def report(posterior: Posterior) -> Report:
+    """What a posterior lost by ``px.prune``, by array, and how the fraction was found.
+
+    Args:
+        posterior: pruned, and fine-tuned or loaded since (the course of a search goes with the
+            file, not with a new fit).
+
+    Example:
+        >>> import numpy as np
+        >>> import posterax as px
+        >>> x = np.linspace(-1, 1, 16)[:, None].astype("float32")
+        >>> model = px.Model(
+        ...     px.networks.MLP(1, 1, (4,), key=0),
+        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.3),
+        ... )
+        >>> posterior = px.fit(model, (x, x[:, 0]), px.BayesByBackprop(), steps=5, key=0)
+        >>> found = px.pruning.report(px.prune(posterior, 0.5, scope="layer"))
+        >>> found.kept["layers.0.weight"] + found.kept["layers.0.bias"], round(found.fraction, 2)
+        (4, 0.46)
+    """
+    if not isinstance(posterior, Posterior):
+        raise TypeError(f"posterior must be a posterior, got {type(posterior).__name__}")
+    network = posterior.model.network
+    params = named_leaves(network.params)
+    shapes = dict(network.shapes) if isinstance(network, SparseNetwork) else {}
+    settings = posterior.record.settings if posterior.record is not None else {}
+    about = dict(settings.get("pruning", {}))
+    curve = [(float(f), float(nll)) for f, nll in about.pop("curve", [])]
+    widths = about.pop("widths", None)
+    return Report(
+        {name: int(w.size) for name, w in params.items()},
+        {name: int(np.prod(shapes.get(name, w.shape))) for name, w in params.items()},
+        about,
+        curve,
+        None if widths is None else (list(widths[0]), list(widths[1])),
+    )
