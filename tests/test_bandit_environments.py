@@ -372,9 +372,9 @@ def test_policies_of_the_experiment():
     thompson = bandit.policy("Bayes by Backprop", chosen, size, 64)
     assert (thompson.samples, thompson.buffer, thompson.batch_size) == (2, 4096, 64)
     assert thompson.hidden == (100, 100)
-    assert isinstance(thompson.prior, px.priors.ScaleMixture)
-    gaussian = bandit.policy("Bayes by Backprop", chosen._replace(prior=(0.1,)), size, 64)
-    assert isinstance(gaussian.prior, px.priors.Gaussian)
+    for prior, kind in (((0.1,), px.priors.Gaussian), ((0.5, 1.0, 0.1), px.priors.ScaleMixture)):
+        made = bandit.policy("Bayes by Backprop", chosen._replace(prior=prior), size, 64)
+        assert isinstance(made.prior, kind)
     for name, epsilon in (("greedy", 0), ("1 % greedy", 0.01), ("5 % greedy", 0.05)):
         greedy = bandit.policy(name, chosen, size, 64)
         assert greedy.epsilon == epsilon

@@ -195,17 +195,17 @@ def test_the_objective_is_that_of_a_fit_to_the_buffer(filled):
     np.testing.assert_allclose(kl, 1 / filled, rtol=1e-6)
 
 
-def test_weights_in_one_vector_are_the_same_network():
+def test_weights_in_one_block_are_the_same_network():
     network = as_network(px.networks.MLP(3, 2, (5,), key=0))
     flat, x = Flat(network), jnp.arange(6.0).reshape(2, 3)
-    assert flat.params.shape == (32,)
+    assert flat.params.shape == (1, 128)
 
     def total(weights, network):
         return jnp.sum(jnp.square(network.apply(weights, (), x, None, training=True)[0]))
 
     tree = jax.jit(jax.grad(lambda w: total(w, network)))(network.params)
-    vector = jax.jit(jax.grad(lambda w: total(w, flat)))(flat.params)
-    np.testing.assert_allclose(flat.flatten(tree), vector, rtol=1e-5)
+    block = jax.jit(jax.grad(lambda w: total(w, flat)))(flat.params)
+    np.testing.assert_allclose(flat.flatten(tree), block, rtol=1e-5)
 
 
 def test_heads_by_action_train_the_action_that_was_taken():

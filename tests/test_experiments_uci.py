@@ -247,14 +247,15 @@ def test_the_curve_by_one_command(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_every_method_learns_a_line(folder):
-    """Standardised noise is 1/√(1 + |w|²·25): all methods must find most of it."""
+@pytest.mark.filterwarnings("ignore::UserWarning")  # so few steps leave chains unwell
+def test_every_method_runs(folder):
     store = experiments.reproduce("uci", None, budget="quick", seeds=1)
     assert set(store.runs) == {f"{arm}/yacht/00" for arm in ARMS}
     assert all(np.isfinite(run["log likelihood"]) for run in store.runs.values())
 
 
 @pytest.mark.slow
-def test_the_curve_is_fitted_by_every_method():
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_every_method_runs_on_the_curve():
     store = experiments.reproduce("regression", None, budget="quick", seeds=1)
     assert all(np.isfinite(run["nll"]) for run in store.runs.values())

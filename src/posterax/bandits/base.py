@@ -15,7 +15,14 @@ import jax
 
 
 class Interaction(NamedTuple):
-    """What the environment has ready for one interaction; the policy sees the context only."""
+    """What the environment has ready for one interaction; the policy sees the context only.
+
+    Example:
+        >>> import jax
+        >>> import posterax as px
+        >>> px.bandits.wheel(0.5).draw(jax.random.key(0), 0).context.shape
+        (2,)
+    """
 
     context: jax.Array  # (features,)
     rewards: jax.Array  # (actions,) what each action would pay this time
@@ -23,7 +30,21 @@ class Interaction(NamedTuple):
 
 
 class Environment(eqx.Module):
-    """A source of interactions. Its arrays are leaves; subclasses give ``draw`` and two numbers."""
+    """A source of interactions. Its arrays are leaves; subclasses give ``draw`` and two numbers.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import posterax as px
+        >>> class Second(px.bandits.Environment):
+        ...     actions: int = 2
+        ...     features: int = 1
+        ...     def draw(self, key, t):
+        ...         pay = jnp.array([0.0, 1.0])
+        ...         return px.bandits.Interaction(jnp.ones(1), pay, pay)
+        >>> played = px.bandits.play(Second(), px.bandits.Uniform(), 10, runs=1, key=0)
+        >>> bool((played.regret == 1 - played.actions).all())
+        True
+    """
 
     if TYPE_CHECKING:  # fields or properties, as a subclass likes
 
@@ -46,6 +67,19 @@ class Policy(eqx.Module):
     ``init``, ``choose`` and ``update`` are pure and jittable, and work under ``vmap`` over runs.
     A policy whose method has a loop of its own gives ``refit_every``: after so many interactions
     ``refit`` is called outside of any compiled program.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import posterax as px
+        >>> class First(px.bandits.Policy):
+        ...     def init(self, features, actions, key):
+        ...         return jnp.zeros(())
+        ...     def choose(self, state, context, key):
+        ...         return jnp.zeros((), jnp.int32)
+        ...     def update(self, state, context, action, reward, key):
+        ...         return state + reward
+        >>> int(px.bandits.play(px.bandits.wheel(0.5), First(), 10, runs=1, key=0).actions.sum())
+        0
     """
 
     refit_every: ClassVar[int | None] = None

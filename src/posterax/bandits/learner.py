@@ -62,8 +62,8 @@ class Learner(eqx.Module):
             except ValueError as error:
                 raise ValueError(f"network must have {self._wanted()}: {error}") from error
             model = model.for_targets(inner, jnp.result_type(float))
-            one_vector = settings.refit_every is None and treats_each_weight_alone(self.method)
-            self.model = flat(model) if one_vector else model
+            one_block = settings.refit_every is None and treats_each_weight_alone(self.method)
+            self.model = flat(model) if one_block else model
             self.targets = Targets((), inner)
             if settings.refit_every is None:
                 self._check_method()
@@ -214,7 +214,7 @@ def learner_of(settings: Any, features: int, actions: int) -> Learner:
         >>> import posterax as px
         >>> from posterax.bandits.learner import learner_of
         >>> learner_of(px.bandits.Thompson(hidden=(8,)), 3, 2).model.parameters.network.shape
-        (57,)
+        (1, 128)
     """
     try:
         hash(settings)

@@ -32,9 +32,9 @@ class Settings(NamedTuple):
     """Of a policy with a network."""
 
     learning_rate: float = 1e-3
-    noise: float = 0.1  # deviation of rewards / scale, in the likelihood
+    noise: float = 0.025  # deviation of rewards / scale, in the likelihood
     scale: float | None = 10.0  # rewards are divided by it; None: by their own deviation
-    prior: tuple[float, ...] = (0.5, 0.5, 0.0025)  # π, σ₁, σ₂ of the mixture, or σ of a Gaussian
+    prior: tuple[float, ...] = (0.05,)  # π, σ₁, σ₂ of the mixture, or σ of a Gaussian
     initial_rho: float = -5.0
     kl_weights: str = "uniform"
 
@@ -46,10 +46,10 @@ POINT_RATE = 1e-3  # of the ε-greedy networks
 STUDY: dict[str, tuple[Settings, ...]] = {
     "Bayes by Backprop": (
         CHOSEN,
+        CHOSEN._replace(noise=0.0125),
         CHOSEN._replace(noise=0.05),
-        CHOSEN._replace(noise=0.2),
         CHOSEN._replace(prior=(0.1,)),
-        CHOSEN._replace(prior=(0.3,)),
+        CHOSEN._replace(prior=(0.25, 1.0, 0.0025), noise=0.2),
         CHOSEN._replace(initial_rho=-3.0),
         CHOSEN._replace(learning_rate=3e-4),
         CHOSEN._replace(learning_rate=3e-3),
@@ -146,14 +146,6 @@ def run(
     store = keep({"budget": budget, "runs": seeds, **size._asdict(), **chosen})
     asked: dict[str, Callable[[], dict[str, Any]]] = {}
     make = cache(bandits.mushroom)  # read when it is needed, and once
-
-    if size.study_steps:
-        for name, tried in STUDY.items():
-            for settings in tried:
-                asked[f"study/{name}/{_written(settings)}"] = partial(
-                    one, make, policy(name, settings, size, size.study_updates),
-                    size.study_steps, size.study_runs, STUDY_KEY,
-                )  # fmt: skip
     for name in MUSHROOM:
         settings = CHOSEN._replace(learning_rate=POINT_RATE) if name in GREEDY else CHOSEN
         asked[f"mushroom/{name}"] = partial(
@@ -168,6 +160,13 @@ def run(
                 one, build, policy(name, settings, size, size.other_updates),
                 size.other_steps, seeds, 0,
             )  # fmt: skip
+    if size.study_steps:
+        for name, tried in STUDY.items():
+            for settings in tried:
+                asked[f"study/{name}/{_written(settings)}"] = partial(
+                    one, make, policy(name, settings, size, size.study_updates),
+                    size.study_steps, size.study_runs, STUDY_KEY,
+                )  # fmt: skip
     store.expect(asked)
     for name, ask in asked.items():
         say(name)

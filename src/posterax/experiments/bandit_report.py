@@ -51,7 +51,7 @@ def page(store: Store) -> str:
         f"{settings['updates']} minibatches of {settings['batch_size']} after each, from the last "
         f"{settings['buffer']:,}; two layers of {settings['width']} ({where}, jax {facts['jax']}; "
         "seconds are for all runs together, compilation included). "
-        "Mean cumulative regret ± standard error over the runs:",
+        f"{_chosen(settings)} Mean cumulative regret ± standard error over the runs:",
         "",
         f"| policy | {' | '.join(f'{int(mark):,}' for mark in marks)} | published, 50,000 "
         "| seconds |",
@@ -67,7 +67,18 @@ def page(store: Store) -> str:
         cells = [f"{each * int(mark):,.0f}" for mark in marks]
         lines.append(f"| {name} | {' | '.join(cells)} | {each * 50:.1f}k | — |")
     lines += ["", _verdict(found["mushroom"], str(steps)), "", *_others(found, settings)]
-    return "\n".join([*lines, *_study(store)])
+    return "\n".join([*lines, *_study(store), "", "![Cumulative regret](bandit.png)"])
+
+
+def _chosen(settings: dict[str, Any]) -> str:
+    own = settings["chosen"]
+    prior = "scale mixture (π, σ₁, σ₂) =" if len(own["prior"]) == 3 else "Gaussian, σ ="
+    return (
+        f"Bayes by Backprop: prior {prior} {', '.join(f'{v:g}' for v in own['prior'])}; Gaussian "
+        f"likelihood of rewards / {own['scale']:g} with deviation {own['noise']:g}; Adam at "
+        f"{own['learning_rate']:g}; ρ from {own['initial_rho']:g}; {own['kl_weights']} weights of "
+        f"the KL. ε-greedy: maximum likelihood, Adam at {settings['point rate']:g}."
+    )
 
 
 def _cores(count: int) -> str:

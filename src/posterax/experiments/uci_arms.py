@@ -115,7 +115,7 @@ CHOSEN: dict[str, dict[str, Settings]] = {
     "bbb": {
         "boston": {"scale": 2.0, "temperature": 0.3, "epochs": 200},
         "concrete": {"scale": 2.0, "temperature": 0.5, "epochs": 400},
-        "wine": {"scale": 2.0, "temperature": 0.3, "epochs": 200},
+        "wine": {"scale": 1.0, "temperature": 0.5, "epochs": 400},
         "yacht": {"scale": 2.0, "temperature": 0.3, "epochs": 400},
     },
     "bbb-noise": {
@@ -130,6 +130,7 @@ CHOSEN: dict[str, dict[str, Settings]] = {
     },
     "mclmc": {
         "boston": {"scale": 2.0, "chains": 8},
+        "concrete": {"scale": 2.0, "chains": 8},
         "wine": {"scale": 2.0, "chains": 8},
     },
 }
