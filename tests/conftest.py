@@ -1,5 +1,6 @@
 """Shared settings: where the real data is, and small models every test file can use."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -11,6 +12,10 @@ from hypothesis import settings
 # the same examples in every run, whatever a slow machine makes of their time
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.load_profile("fixed")
+
+# tracing makes many small objects that live on: a collector that looks at them every 700 finds
+# nothing and takes a twentieth of the time
+gc.set_threshold(100_000, 50, 50)
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +30,8 @@ def data_dir() -> Path:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what ``slow.txt`` lists."""
     lines = Path(__file__).with_name("slow.txt").read_text().splitlines()
-    names = tuple(f"tests/{line}" for line in lines if line and not line.startswith("#"))
+    lines = [line for line in lines if line and not line.startswith("#")]
+    names = tuple(line if line.startswith("src/") else f"tests/{line}" for line in lines)
     for item in items:
         if item.nodeid.startswith(names):
             item.add_marker(pytest.mark.slow)
@@ -36,12 +42,16 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
-@pytest.fixture
-def hasty_compiler():
+def hurry():
     """For tests that compile many programs and run each for a few steps only."""
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", False)
+
+
+hasty_compiler = pytest.fixture(hurry, name="hasty_compiler")
+# for all of a file, what its fixtures compile for several tests among it
+hasty_module = pytest.fixture(hurry, name="hasty_module", scope="module")
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -16,6 +16,7 @@ from tests.by_hand import GAUSSIAN, ONE, POISSON, TWO, predictive_of
 from tests.test_fit import compilations
 from tests.test_predictive import KINDS, X, posterior_of
 
+pytestmark = pytest.mark.usefixtures("hasty_module")
 RNG = np.random.default_rng(0)
 
 
@@ -206,12 +207,16 @@ POOL = np.concatenate([RNG.normal(0, 0.05, 60), np.linspace(-2, 2, 9)]).astype("
 SLOPE = 3 * POOL[:, 0] + 1
 
 
+def line_learner(rows, by):
+    return px.active.Learner(line(10.0), px.Conjugate(), POOL[rows], SLOPE[rows], by=by)
+
+
 def test_a_line_is_learned_from_its_ends():
     """By BALD from three labels; at random nearly all would lie in the middle."""
     test = (np.linspace(-2, 2, 30)[:, None].astype("float32"), np.linspace(-5, 7, 30))
     curves = {}
     for by in ("bald", "random", "diverse"):
-        learner = px.active.Learner(line(10.0), px.Conjugate(), POOL[[0]], SLOPE[[0]], by=by)
+        learner = line_learner([0], by)
         curves[by] = px.active.run(learner, POOL, SLOPE, rounds=3, n=1, test=test)
         assert curves[by].labels.tolist() == [1, 2, 3, 4]
         assert learner.posterior.targets.given == ()
@@ -221,7 +226,7 @@ def test_a_line_is_learned_from_its_ends():
         assert curves[by].scores[1] < curves["random"].scores[-1]
         assert curves[by].scores[-1] < 0.02
     # asking a function is the same; n at once, none twice, and nothing twice
-    learner = px.active.Learner(line(10.0), px.Conjugate(), POOL[[0]], SLOPE[[0]], by="diverse")
+    learner = line_learner([0], "diverse")
     once = px.active.run(learner, POOL, lambda rows: SLOPE[rows], rounds=2, n=8, test=test)
     assert len(set(np.concatenate(once.chosen).tolist())) == 16
 
@@ -267,6 +272,7 @@ def moons_learner(**options):
     return px.active.Learner(model, px.MCDropout(0.2, learning_rate=1e-2), x, y, **settings)
 
 
+@pytest.mark.slow
 def test_later_rounds_compile_nothing(tmp_path):
     pool, labels = two_moons(200)
     learner = moons_learner(by="batch_bald", init="last")
@@ -289,25 +295,33 @@ def test_later_rounds_compile_nothing(tmp_path):
     assert again.query(pool, 5).tolist() == learner.query(pool, 5).tolist()
 
 
+def test_a_learner_in_a_file_goes_on_the_same_way(tmp_path):
+    learner = line_learner([0], "diverse")
+    learner.teach(POOL[[60, 65]], SLOPE[[60, 65]])
+    learner.save(tmp_path)
+    again = px.active.Learner.load(tmp_path, learner.model, learner.method, by="diverse")
+    assert len(again) == 3
+    assert again.query(POOL, 5).tolist() == learner.query(POOL, 5).tolist()
+
+
 def test_ctrl_c_leaves_what_there_is():
-    pool, labels = two_moons(60)
-    learner = moons_learner()
+    learner = line_learner([0], "bald")
     calls = []
 
-    def accuracy(predictive, y):
+    def error(predictive, y):
         calls.append(len(learner))
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return np.mean(predictive.mode == y)
+        return np.abs(predictive.mean - y).mean()
 
-    run = {"n": 2, "test": (pool, labels), "metric": accuracy}
-    curve = px.active.run(learner, pool, labels, rounds=5, **run)
-    assert curve.labels.tolist() == [8, 10]
+    run = {"n": 2, "test": (POOL, SLOPE), "metric": error}
+    curve = px.active.run(learner, POOL, SLOPE, rounds=5, **run)
+    assert curve.labels.tolist() == [1, 3]
     assert len(curve.scores) == 2
-    assert len(learner) == 12  # labels that were paid for are not lost
+    assert len(learner) == 5  # labels that were paid for are not lost
     assert sum(map(len, curve.chosen)) == 4
-    after = px.active.run(learner, pool, labels, rounds=1, after=curve, **run)
-    assert after.labels.tolist() == [8, 10, 14]
+    after = px.active.run(learner, POOL, SLOPE, rounds=1, after=curve, **run)
+    assert after.labels.tolist() == [1, 3, 7]
     assert len(set(np.concatenate(after.chosen).tolist())) == 6
 
 

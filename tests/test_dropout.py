@@ -17,7 +17,7 @@ from posterax.infer.places import places
 from posterax.networks import as_network
 from posterax.predictive import Targets
 
-pytestmark = pytest.mark.usefixtures("hasty_compiler")
+pytestmark = pytest.mark.usefixtures("hasty_module")
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)

@@ -13,7 +13,7 @@ from scipy import stats
 import posterax as px
 from posterax.posteriors.enumerated import MOST, encode
 
-pytestmark = pytest.mark.usefixtures("hasty_compiler")  # many small programs, each run once
+pytestmark = pytest.mark.usefixtures("hasty_module")  # many small programs, each run once
 
 X = np.array([[1.0, 0.5], [-0.5, 1.0], [0.3, -1.2], [0.8, 0.1]], "float32")
 Y = np.array([0.9, 0.2, -0.4, 0.6], "float32")

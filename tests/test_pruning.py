@@ -23,6 +23,7 @@ from posterax.posteriors import (
 from posterax.predictive import Targets
 from posterax.priors import is_prior
 
+pytestmark = pytest.mark.usefixtures("hasty_module")
 CLASSES = Targets((), ())
 ONE = Targets((), (1,))
 X = np.random.default_rng(5).normal(size=(7, 3)).astype("float32")

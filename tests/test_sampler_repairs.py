@@ -11,7 +11,7 @@ from posterax.infer.hamiltonian import Sampling
 from tests.conjugate import conjugate
 
 pytestmark = [
-    pytest.mark.usefixtures("hasty_compiler"),
+    pytest.mark.usefixtures("hasty_module"),
     pytest.mark.filterwarnings("ignore:.*transitions .*diverged"),
 ]
 SHORT = px.HMC(chains=2, warmup=20, leapfrog_steps=4)

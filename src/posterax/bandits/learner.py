@@ -17,6 +17,7 @@ import numpy as np
 from .._tree import is_key
 from ..data import Batch
 from ..infer import IVON, BayesByBackprop, MaximumLikelihood
+from ..infer.adam import Elementwise
 from ..infer.base import Draw, Method, Phase, Plan, Start
 from ..likelihoods import Gaussian
 from ..model import Model
@@ -247,6 +248,9 @@ def pick(posterior: Posterior, samples: int, key: jax.Array) -> tuple[Any, jax.A
 
 def treats_each_weight_alone(method: Method) -> bool:
     """Whether it does not matter to a method which array a weight is in."""
+    optimizer = getattr(method, "optimizer", None)
+    if optimizer is not None and not isinstance(optimizer, Elementwise):
+        return False
     if isinstance(method, BayesByBackprop):
         return method.shifts_and_scales and method.estimator == "weight"
     return isinstance(method, MaximumLikelihood | IVON)

@@ -97,7 +97,9 @@ def reproduce(
     module = import_module(f".{experiment.module}", __name__)
     report = import_module(f".{experiment.report}", __name__)
     path = None if out is None else out / f"{name}.json"
-    store = module.run(budget, seeds or experiment.seeds, say, lambda settings: Store(path, settings, watch))
+    store = module.run(
+        budget, seeds or experiment.seeds, say, lambda settings: Store(path, settings, watch)
+    )
     store.content["summary"] = report.summary(store)
     store.write()
     if out is not None:

@@ -7,8 +7,7 @@ same size trained by maximum likelihood on the same minibatches, or, with probab
 Linear Thompson sampling, which needs no training, and a coin stand beside them.
 
 A second part plays other tables, the wheel, and mushrooms that change sides, with fewer
-interactions. Settings were chosen on other random numbers than those that are reported
-(``study``).
+interactions. Settings were chosen with other random numbers than those that are reported.
 """
 
 from collections.abc import Callable
@@ -20,43 +19,28 @@ import numpy as np
 from .. import bandits, priors
 from ..bandits import Environment, Policy
 from ..infer import BayesByBackprop, MaximumLikelihood
+from ..infer.adam import adam
 from ..likelihoods import Gaussian
 from .store import Store
 
 MARKS = (100, 1_000, 5_000, 10_000, 20_000, 50_000)  # where the regret is tabled
 POINTS = 100  # of a curve that is kept
-STUDY_KEY = 100  # the reported runs have key 0
 
 
 class Settings(NamedTuple):
     """Of a policy with a network."""
 
-    learning_rate: float = 1e-3
-    noise: float = 0.025  # deviation of rewards / scale, in the likelihood
+    learning_rate: float = 3e-4
+    noise: float = 0.03  # deviation of rewards / scale, in the likelihood
     scale: float | None = 10.0  # rewards are divided by it; None: by their own deviation
-    prior: tuple[float, ...] = (0.05,)  # π, σ₁, σ₂ of the mixture, or σ of a Gaussian
+    prior: tuple[float, ...] = (0.3,)  # σ of a Gaussian, or π, σ₁, σ₂ of the mixture
     initial_rho: float = -5.0
-    kl_weights: str = "uniform"
+    eps: float = 1.0  # of Adam: gradients well below it move a weight little
 
 
 CHOSEN = Settings()
-OTHERS = Settings(noise=0.3, scale=None)  # of the second part
-POINT_RATE = 1e-3  # of the ε-greedy networks
-
-STUDY: dict[str, tuple[Settings, ...]] = {
-    "Bayes by Backprop": (
-        CHOSEN,
-        CHOSEN._replace(noise=0.0125),
-        CHOSEN._replace(noise=0.05),
-        CHOSEN._replace(prior=(0.1,)),
-        CHOSEN._replace(prior=(0.25, 1.0, 0.0025), noise=0.2),
-        CHOSEN._replace(initial_rho=-3.0),
-        CHOSEN._replace(learning_rate=3e-4),
-        CHOSEN._replace(learning_rate=3e-3),
-        CHOSEN._replace(kl_weights="blundell"),
-    ),
-    "1 % greedy": tuple(CHOSEN._replace(learning_rate=rate) for rate in (3e-4, 1e-3, 3e-3)),
-}
+OTHERS = Settings(1e-3, 0.3, None, (0.05,), eps=1e-8)  # of the second part
+POINT_RATE = 3e-4  # of the ε-greedy networks
 
 
 class Budget(NamedTuple):
@@ -69,16 +53,13 @@ class Budget(NamedTuple):
     width: int = 100
     buffer: int = 4096
     batch_size: int = 64
-    study_steps: int = 0
-    study_updates: int = 0
-    study_runs: int = 3
     worlds: tuple[str, ...] = ("adult", "covertype", "wheel", "changing mushrooms")
 
 
 BUDGETS = {
     "quick": Budget(200, 2, 60, 2, width=20, buffer=128, batch_size=32, worlds=("wheel",)),
     "cpu": Budget(5_000, 16, 2_000, 8),
-    "full": Budget(50_000, 64, 10_000, 16, study_steps=5_000, study_updates=20),
+    "full": Budget(50_000, 64, 10_000, 16),
 }
 
 
@@ -128,9 +109,9 @@ def policy(name: str, settings: Settings, size: Budget, updates: int) -> Policy:
         learn = MaximumLikelihood(settings.learning_rate, schedule="constant")
         return bandits.EpsilonGreedy(method=learn, epsilon=GREEDY[name], **shared)
     method = BayesByBackprop(
-        learning_rate=settings.learning_rate, schedule="constant",
-        initial_rho=settings.initial_rho, kl_weights=settings.kl_weights,
-    )  # fmt: skip
+        optimizer=adam(lambda step: settings.learning_rate, eps=settings.eps),
+        initial_rho=settings.initial_rho,
+    )
     make = priors.ScaleMixture if len(settings.prior) == 3 else priors.Gaussian
     return bandits.Thompson(
         method=method, prior=make(*settings.prior), likelihood=Gaussian(settings.noise), **shared
@@ -140,7 +121,7 @@ def policy(name: str, settings: Settings, size: Budget, updates: int) -> Policy:
 def run(
     budget: str, seeds: int, say: Callable[[str], None], keep: Callable[[dict[str, Any]], Store]
 ) -> Store:
-    """The mushrooms by all policies; the other environments; with ``full`` the study."""
+    """The mushrooms by all policies, then the other environments."""
     size = BUDGETS[budget]
     chosen = {"chosen": CHOSEN._asdict(), "others": OTHERS._asdict(), "point rate": POINT_RATE}
     store = keep({"budget": budget, "runs": seeds, **size._asdict(), **chosen})
@@ -160,13 +141,6 @@ def run(
                 one, build, policy(name, settings, size, size.other_updates),
                 size.other_steps, seeds, 0,
             )  # fmt: skip
-    if size.study_steps:
-        for name, tried in STUDY.items():
-            for settings in tried:
-                asked[f"study/{name}/{_written(settings)}"] = partial(
-                    one, make, policy(name, settings, size, size.study_updates),
-                    size.study_steps, size.study_runs, STUDY_KEY,
-                )  # fmt: skip
     store.expect(asked)
     for name, ask in asked.items():
         say(name)
@@ -205,8 +179,3 @@ def thinned(cumulative: np.ndarray) -> dict[str, Any]:
         "curves": cumulative[:, after - 1].round(2).tolist(),
         "regret": {str(mark): cumulative[:, mark - 1].round(2).tolist() for mark in marks},
     }
-
-
-def _written(settings: Settings) -> str:
-    changed = {k: v for k, v in settings._asdict().items() if v != CHOSEN._asdict()[k]}
-    return ", ".join(f"{k} {v}" for k, v in changed.items()) or "as chosen"

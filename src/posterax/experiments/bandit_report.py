@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..plot import DATA, chain_style, regret
-from .bandit import FORGETTING, MUSHROOM, STUDY, WORLDS
+from .bandit import FORGETTING, MUSHROOM, WORLDS
 from .pairs import estimate
 from .store import Store
 
@@ -40,7 +40,7 @@ def summary(store: Store) -> dict[str, Any]:
 
 
 def page(store: Store) -> str:
-    """Markdown: the mushrooms, the other environments and, where there is one, the study."""
+    """Markdown: the mushrooms, then the other environments."""
     settings, facts = store.content["settings"], store.content["facts"]
     found = summary(store)
     where = facts["device"] if facts["device"] != "cpu" else _cores(facts["cores"])
@@ -67,7 +67,7 @@ def page(store: Store) -> str:
         cells = [f"{each * int(mark):,.0f}" for mark in marks]
         lines.append(f"| {name} | {' | '.join(cells)} | {each * 50:.1f}k | — |")
     lines += ["", _verdict(found["mushroom"], str(steps)), "", *_others(found, settings)]
-    return "\n".join([*lines, *_study(store), "", "![Cumulative regret](bandit.png)"])
+    return "\n".join([*lines, "", "![Cumulative regret](bandit.png)"])
 
 
 def _chosen(settings: dict[str, Any]) -> str:
@@ -76,8 +76,9 @@ def _chosen(settings: dict[str, Any]) -> str:
     return (
         f"Bayes by Backprop: prior {prior} {', '.join(f'{v:g}' for v in own['prior'])}; Gaussian "
         f"likelihood of rewards / {own['scale']:g} with deviation {own['noise']:g}; Adam at "
-        f"{own['learning_rate']:g}; ρ from {own['initial_rho']:g}; {own['kl_weights']} weights of "
-        f"the KL. ε-greedy: maximum likelihood, Adam at {settings['point rate']:g}."
+        f"{own['learning_rate']:g} with ε = {own['eps']:g}; ρ from "
+        f"{own['initial_rho']:g}. ε-greedy: maximum likelihood, Adam at "
+        f"{settings['point rate']:g}."
     )
 
 
@@ -128,32 +129,6 @@ def _others(found: dict[str, Any], settings: dict[str, Any]) -> list[str]:
 def _percent(found: dict[str, float], coin: float) -> str:
     error = "" if np.isnan(found["error"]) else f" ± {100 * found['error'] / coin:.1f}"
     return f"{100 * found['mean'] / coin:.1f}{error}"
-
-
-def _study(store: Store) -> list[str]:
-    tried = _of(store, "study")
-    if not tried:
-        return []
-    settings = store.content["settings"]
-    lines = [
-        "",
-        f"The study: mushrooms, {settings['study_runs']} runs with other random numbers, "
-        f"{settings['study_steps']:,} interactions with {settings['study_updates']} minibatches "
-        "each; one setting changed at a time:",
-        "",
-        "| policy | setting | regret | the last fifth of it |",
-        "| --- | --- | ---: | ---: |",
-    ]
-    for policy in STUDY:
-        for name, run in tried.items():
-            if name.startswith(f"{policy}/"):
-                curves, after = np.array(run["curves"]), np.array(run["after"])
-                late = curves[:, -1] - curves[:, np.searchsorted(after, 0.8 * after[-1])]
-                lines.append(
-                    f"| {policy} | {name[len(policy) + 1 :]} | "
-                    f"{_plus_minus(estimate(curves[:, -1])._asdict())} | {late.mean():,.0f} |"
-                )
-    return lines
 
 
 def draw(store: Store, path: Path) -> None:

@@ -23,9 +23,13 @@ class AdamState(NamedTuple):
     square: Any
 
 
+class Elementwise(optax.GradientTransformation):
+    """A transformation that treats every weight alone, whatever array it is in."""
+
+
 def adam(
     rate: Callable[[jax.Array], Any], b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
-) -> optax.GradientTransformation:
+) -> Elementwise:
     """Adam whose rate is a function of the number of steps taken.
 
     Example:
@@ -53,4 +57,4 @@ def adam(
         )  # fmt: skip
         return updates, AdamState(state.step + 1, mean, square)
 
-    return optax.GradientTransformation(init, update)
+    return Elementwise(init, update)
