@@ -12,6 +12,7 @@ import posterax as px
 from posterax.active.batches import _drawn
 from posterax.experiments import active as experiment
 from posterax.experiments import active_report, reproduce
+from posterax.fit import _whole_or_nothing
 from tests.by_hand import GAUSSIAN, ONE, POISSON, TWO, predictive_of
 from tests.test_fit import compilations
 from tests.test_predictive import KINDS, X, posterior_of
@@ -207,6 +208,12 @@ POOL = np.concatenate([RNG.normal(0, 0.05, 60), np.linspace(-2, 2, 9)]).astype("
 SLOPE = 3 * POOL[:, 0] + 1
 
 
+@pytest.fixture(scope="module")
+def learner():
+    """Not to be taught."""
+    return line_learner([0], "random")
+
+
 def line_learner(rows, by):
     return px.active.Learner(line(10.0), px.Conjugate(), POOL[rows], SLOPE[rows], by=by)
 
@@ -321,8 +328,120 @@ def test_ctrl_c_leaves_what_there_is():
     assert len(learner) == 5  # labels that were paid for are not lost
     assert sum(map(len, curve.chosen)) == 4
     after = px.active.run(learner, POOL, SLOPE, rounds=1, after=curve, **run)
-    assert after.labels.tolist() == [1, 3, 7]
+    assert after.labels.tolist() == [1, 3, 5, 7]  # the score that was missing, and the next
     assert len(set(np.concatenate(after.chosen).tolist())) == 6
+
+
+def no_fit(monkeypatch, error):
+    """From now on fits end with an error."""
+
+    def fail(*arguments, **options):
+        raise error
+
+    monkeypatch.setattr("posterax.active.learner.fit", fail)
+
+
+def test_labels_of_a_fit_that_fails_are_not_learned(learner, monkeypatch):
+    before = learner.posterior, learner.rounds, learner.x, learner.y
+    no_fit(monkeypatch, KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        learner.teach(POOL[[3]], SLOPE[[3]])
+    now = learner.posterior, learner.rounds, learner.x, learner.y
+    assert all(a is b for a, b in zip(before, now, strict=True))
+
+
+def test_labels_asked_for_in_vain_are_not_asked_for_again(monkeypatch):
+    asked = []
+
+    def ask(rows):
+        asked.extend(rows.tolist())
+        return SLOPE[rows]
+
+    run = {"n": 2, "test": (POOL, SLOPE)}
+    learner = line_learner([0], "bald")
+    with monkeypatch.context() as patch:
+        no_fit(patch, KeyboardInterrupt)
+        curve = px.active.run(learner, POOL, ask, rounds=2, **run)
+    assert curve.labels.tolist() == [1]
+    assert curve.pending[0].tolist() == asked
+    curve = px.active.run(learner, POOL, ask, rounds=2, after=curve, **run)
+    assert curve.pending is None
+    assert len(asked) == len(set(asked)) == 4
+    # as if nothing had happened
+    other = px.active.run(line_learner([0], "bald"), POOL, SLOPE, rounds=2, **run)
+    assert np.concatenate(curve.chosen).tolist() == np.concatenate(other.chosen).tolist() == asked
+    close(curve.scores, other.scores)
+
+
+@pytest.mark.parametrize("update", ["refit", "posterior_as_prior"])
+def test_half_a_fit_is_no_prior(learner, update, monkeypatch):
+    """Where the posterior is the next prior, Ctrl-C raises in the place of ending a fit early."""
+    whole = []
+
+    def fit(*arguments, **options):
+        whole.append(_whole_or_nothing.get())
+        return learner.posterior
+
+    monkeypatch.setattr("posterax.active.learner.fit", fit)
+    one = px.active.Learner(
+        learner.model, learner.method, POOL[:2], SLOPE[:2], update=update,
+        posterior=learner.posterior,
+    )  # fmt: skip
+    one.teach(POOL[[3]], SLOPE[[3]])
+    assert whole == [update == "posterior_as_prior"]
+    assert not _whole_or_nothing.get()
+    px.active.run(one, POOL, SLOPE, rounds=1, n=1, test=(POOL, SLOPE))
+    assert whole[1]  # nor does the loop ask what half a fit wants to know
+
+
+@pytest.mark.parametrize(
+    ("message", "x", "y"),
+    [
+        ("^x of shape", np.zeros((2, 3)), np.zeros(2)),
+        ("^x and y must have the same number", POOL[:2], np.zeros(3)),
+        ("^x", np.full((1, 1), np.nan), np.zeros(1)),
+        ("^y", POOL[:1], np.full(1, np.nan)),
+        ("^y has shape", POOL[:2], np.zeros((2, 3))),
+        ("^y must be like those before", POOL[:2], np.zeros((2, 1))),
+        ("^x of shape", (POOL[:2],), np.zeros(2)),
+    ],
+)
+def test_labels_that_do_not_fit_are_not_stored(learner, message, x, y):
+    before = len(learner), learner.rounds
+    with pytest.raises(ValueError, match=message):
+        learner.teach(x, y)
+    assert (len(learner), learner.rounds) == before
+
+
+def test_which_scores_are_good():
+    labels, scores = np.array([1, 2, 3]), np.array([0.5, 0.2, 0.4])
+    curve = px.active.Curve(labels, scores, (), "negative_log_likelihood")
+    assert (curve.first(0.45), curve.first(0.6)) == (2, 1)
+    assert curve._replace(metric="accuracy").first(0.45) == 1
+    own = curve._replace(metric="surprise")
+    with pytest.raises(ValueError, match="lower_is_better: whether less or more of 'surprise'"):
+        own.first(0.3)
+    assert own._replace(lower_is_better=True).first(0.45) == 2
+    assert own._replace(lower_is_better=False).first(0.45) == 1
+    named = set(px.active.loop.LOWER_IS_BETTER) - {"rmse"}
+    assert named <= set(px.metrics.__all__)
+
+
+def test_inputs_that_are_excluded(learner):
+    scores = np.arange(5.0)
+    mask = np.array([False, True, False, False, True])
+    for exclude in ([1, 4], mask, mask.tolist(), np.array([4, 1, 1])):
+        assert px.active.pick(scores, 3, exclude=exclude).tolist() == [3, 2, 0]
+    refused = {"no input 5 in a pool of 5": [5], "no input -1": [-1], "each of 5": [True, False]}
+    for message, exclude in refused.items():
+        with pytest.raises(ValueError, match=f"^exclude: .*{message}"):
+            px.active.pick(scores, 1, exclude=exclude)
+    with pytest.raises(TypeError, match="exclude must be numbers"):
+        px.active.pick(scores, 1, exclude=[1.0])
+    only = np.ones(len(POOL), bool)
+    only[7] = False
+    assert learner.query(POOL, 1, exclude=only).tolist() == [7]
+    assert learner.query(POOL, 1, exclude=only, candidates=5).tolist() == [7]
 
 
 # -- what is refused
@@ -364,9 +483,6 @@ def test_errors_name_the_argument():
         line(), px.IVON(), *start[2:], update="posterior_as_prior", posterior=learner.posterior
     )
     assert prior.init == "last"  # where it is the prior, it is the start too
-    with pytest.raises(ValueError, match="x and y must be like those before"):
-        learner.teach(POOL[:2], np.zeros((2, 3)))
-    assert len(learner) == 2
     test = (POOL, SLOPE)
     with pytest.raises(ValueError, match="rounds × n = 70 is more than the pool"):
         px.active.run(learner, POOL, SLOPE, rounds=7, n=10, test=test)

@@ -117,6 +117,32 @@ def test_a_csv_leaves_out_rows_without_a_label():
     assert environment.classes == ("x", "y")
 
 
+def test_words_for_nothing_are_values_but_among_numbers():
+    text = "a,b,label\nNone,1,NA\nx,NA,None\n?,3,NA\n"
+    environment = from_csv(io.StringIO(text), "label")
+    assert environment.classes == ("NA", "None")
+    # None, x, missing; b, its missing
+    half = np.sqrt(1.0)
+    expected = [[0, 1, 0, -half, 0], [0, 0, 1, 0, 1], [1, 0, 0, half, 0]]
+    np.testing.assert_allclose(environment.contexts, expected, atol=1e-6)
+
+
+def test_numbers_in_arrays_of_objects_are_numbers():
+    x = np.array([[1.0, "u"], [3.0, "v"]], object)
+    np.testing.assert_array_equal(encode(x), [[-1, 1, 0], [1, 0, 1]])
+
+
+def test_tables_that_cannot_be_read_are_refused():
+    frame = pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"])
+    with pytest.raises(ValueError, match="more than one column 'a'"):
+        from_table(frame, [0, 1])
+    with pytest.raises(ValueError, match="more than one column 'b'"):
+        from_csv(io.StringIO("a,b,b\n1,2,2\n"), "b")
+    for missing in (None, np.nan):
+        with pytest.raises(ValueError, match=r"y: no class in 1 rows \(1\)"):
+            from_table(np.eye(2), np.array([1.0, missing], object))
+
+
 def test_tables_from_openml_are_kept_in_the_form_of_the_files(tmp_path, monkeypatch):
     monkeypatch.delenv("POSTERAX_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -186,7 +186,7 @@ def test_running_moments_of_rewards():
 @pytest.mark.parametrize("filled", [1, 20, 32, 33, 256])
 def test_the_objective_is_that_of_a_fit_to_the_buffer(filled):
     """The likelihood's mean over a minibatch, and the KL by the number of interactions."""
-    phase = Learner(THOMPSON, 4, 2).phase(filled)
+    phase = Learner(THOMPSON, 4, 2).phase(filled, filled)
     n, m, size = phase.plan.total, phase.plan.batches, 32
     batch = px.data.Batch(None, None, None, jnp.zeros((), jnp.int32))
     likelihood, kl = phase._scales(jnp.asarray(0), batch, jnp.float32)
@@ -221,7 +221,7 @@ def test_stored_draws_are_chosen_at_random():
     model = px.Model(px.networks.MLP(1, 1, (), key=0), likelihood=px.likelihoods.Gaussian(0.1))
     weights = jax.tree.map(lambda a: jnp.zeros((1, 10, *a.shape)), model.parameters)
     stored = Draws(model, (), px.predictive.Targets((), (1,)), draws=weights)
-    draws = jax.jit(jax.vmap(lambda k: pick(stored, 1, k)[0]))
+    draws = jax.jit(jax.vmap(lambda k: pick(stored, 1, k, at_random=True)[0]))
     ids = draws(jax.random.split(jax.random.key(0), 500))
     counts = np.bincount(np.ravel(ids), minlength=10)
     assert ((counts - 50) ** 2 / 50).sum() < 33.7  # χ² with 9 degrees of freedom, p = 0.0001
@@ -290,7 +290,7 @@ def test_policies_under_jit_and_vmap(policy):
 
 LINEAR = bandits.Thompson(
     None, px.Conjugate(), heads="per_action", hidden=(), buffer=256, refit_every=20,
-    likelihood=px.likelihoods.Gaussian(1.0),
+    prior=px.priors.Gaussian(1.0), likelihood=px.likelihoods.Gaussian(1.0),
 )  # fmt: skip
 
 
@@ -399,6 +399,9 @@ LINE = {"w": np.zeros((6, 1), "float32")}, lambda weights, x: x @ weights["w"]
         (lambda: bandits.Thompson(epochs=3), "epochs: of the fits of refit_every"),
         (lambda: bandits.EpsilonGreedy(1.5), "epsilon must lie"),
         (lambda: bandits.UCB(0.0), "scale must be"),
+        (lambda: bandits.Thompson(data_size="all"), "data_size must be one of"),
+        (lambda: bandits.Greedy(method=px.SGLD(schedule="cyclical")), "schedule='constant', or"),
+        (lambda: bandits.Greedy(method=px.SGHMC(schedule="polynomial")), "schedule='polynomial'"),
         (lambda: bandits.Agent(THOMPSON, 0, 2), "features must be"),
         (lambda: bandits.Agent(Knows(), 4, 2).choose(np.ones(3)), r"context must have shape \(4,"),
         (lambda: bandits.Agent(Knows(), 1, 2).choose([np.nan]), "context must be finite"),

@@ -180,6 +180,7 @@ def test_minibatch_shares_sum_to_one(weighting):
 
 @pytest.mark.parametrize("weighting", ["uniform", "blundell"])
 @pytest.mark.parametrize("batches", [1, 4, 1000])
+@pytest.mark.usefixtures("hasty_compiler")
 def test_minibatch_objectives_sum_to_the_full_objective(rng, weighting, batches):
     """Same noise: the mean over an epoch of the minibatch gradients is the full gradient."""
     x, y = linear_data(rng, n=1000)
@@ -204,6 +205,7 @@ def test_minibatch_objectives_sum_to_the_full_objective(rng, weighting, batches)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5), mean, full)
 
 
+@pytest.mark.usefixtures("hasty_compiler")
 def test_step_scales_likelihood_and_kl_per_data_point(rng):
     """One step of gradient descent is −rate · ∇(mean NLL + KL/N), whatever the batch size."""
     x, y = linear_data(rng, n=40)
@@ -221,6 +223,7 @@ def test_step_scales_likelihood_and_kl_per_data_point(rng):
     np.testing.assert_allclose(moved[0][0], moved[1][0], rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.usefixtures("hasty_compiler")
 def test_weight_decay_does_not_reach_rho(rng):
     x, y = linear_data(rng, n=40)
     rho = {}
@@ -259,6 +262,7 @@ def test_sequential_updating_equals_all_at_once(rng):
     np.testing.assert_allclose(second.sigma().network["w"], precision**-0.5, rtol=0.03)
 
 
+@pytest.mark.usefixtures("hasty_compiler")
 def test_init_starts_from_a_posterior_or_a_trained_network(rng):
     x, y = linear_data(rng, n=40)
     model = linear_model(3)

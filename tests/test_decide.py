@@ -15,6 +15,8 @@ from posterax import likelihoods as lk
 from posterax.predictive import Targets
 from tests.by_hand import GAUSSIAN, ONE, POISSON, TWO, predictive_of
 
+pytestmark = pytest.mark.usefixtures("hasty_module")
+
 
 @pytest.fixture(scope="module")
 def gaussian():

@@ -1,7 +1,11 @@
 """Experiments: what they are shown, how figures are paired, and that a stopped run goes on."""
 
+import contextlib
 import json
+import os
+import re
 import signal
+import sys
 from types import SimpleNamespace
 
 import jax
@@ -12,15 +16,15 @@ from scipy import stats
 from typer.testing import CliRunner
 
 from posterax import cli, experiments
+from posterax.experiments import bandit, letters, overconfidence
 from posterax.experiments import data as image_sets
-from posterax.experiments import letters, overconfidence
 from posterax.experiments.arms import ARMS
 from posterax.experiments.data import Images, inputs, load, rotated
 from posterax.experiments.pairs import differences, estimate
 from posterax.experiments.perceptrons import perceptron
 from posterax.experiments.store import Store
-from posterax.experiments.watch import Shown
-from posterax.fit import _interruptible
+from posterax.experiments.watch import Shown, Watch
+from posterax.fit import interruptible
 
 RNG = np.random.default_rng(0)
 
@@ -109,15 +113,22 @@ def test_half_a_turn_twice_is_none():
 
 def test_half_a_fit_is_no_result():
     def make():
-        with _interruptible() as interrupted:  # as px.fit is
+        with interruptible() as interrupted:  # as px.fit is
             signal.raise_signal(signal.SIGINT)
         return {"interrupted": interrupted()}
 
+    def deaf():
+        with contextlib.suppress(KeyboardInterrupt):  # as Python does in a destructor
+            signal.raise_signal(signal.SIGINT)
+        return {}
+
     assert make() == {"interrupted": True}
-    store = Store(None, {})
-    with pytest.raises(KeyboardInterrupt):
-        store.get("a", make)
+    store, before = Store(None, {}), signal.getsignal(signal.SIGINT)
+    for one in (make, deaf):
+        with pytest.raises(KeyboardInterrupt):
+            store.get("a", one)
     assert store.runs == {}
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_whoever_watches_knows_how_far_a_run_is(capsys):
@@ -306,6 +317,137 @@ def test_results_of_other_settings_are_refused(tmp_path):
     assert Store(tmp_path / "a.json", {"epochs": 3}).runs.keys() == {"a"}
     with pytest.raises(ValueError, match=r"a\.json has results of other settings"):
         Store(tmp_path / "a.json", {"epochs": 4})
+
+
+def test_a_result_of_other_settings_is_refused_by_its_name(tmp_path):
+    path = tmp_path / "a.json"
+    made = Store(path, {}).get("bbb/0", lambda: {"nll": 0.5}, {"rates": (0.1, 0.2)})
+    assert made["settings"] == {"rates": (0.1, 0.2)}
+    again = Store(path, {})
+    assert again.get("bbb/0", dict, {"rates": (0.1, 0.2)})["nll"] == 0.5
+    with pytest.raises(ValueError, match=r"'bbb/0' in .*a\.json was made with .*delete that entry"):
+        again.get("bbb/0", dict, {"rates": (0.1, 0.3)})
+    again.get("map/0", dict)
+    with pytest.raises(ValueError, match=r"'map/0' in .* was made with None"):
+        again.get("map/0", dict, {"rates": (0.1, 0.2)})
+
+
+class Fake:
+    """An experiment of three results that is stopped, or fails, where a test says so."""
+
+    def __init__(self, monkeypatch):
+        self.made, self.stop = [], None
+        place = SimpleNamespace(
+            run=self.run, summary=lambda store: {}, page=lambda store: "all there",
+            draw=lambda store, path: path.write_bytes(b""),
+        )  # fmt: skip
+        monkeypatch.setitem(sys.modules, "posterax.experiments.fake", place)
+        monkeypatch.setitem(
+            experiments.EXPERIMENTS, "fake", experiments.Experiment("", "fake", "fake", seeds=3)
+        )
+
+    def run(self, budget, seeds, keep):
+        store = keep({"budget": budget})
+        store.expect(str(seed) for seed in range(seeds))
+        for seed in range(seeds):
+            store.get(str(seed), lambda seed=seed: self.one(seed))
+        return store
+
+    def one(self, seed):
+        if seed == self.stop:
+            raise KeyboardInterrupt
+        self.made.append(seed)
+        return {"seed": seed}
+
+
+def command(out):
+    return CliRunner().invoke(cli.app, ["reproduce", "fake", "--out", str(out)])
+
+
+def test_ctrl_c_ends_with_130_and_the_same_command_goes_on(tmp_path, monkeypatch):
+    fake = Fake(monkeypatch)
+    fake.stop = 1
+    stopped = command(tmp_path / "[out]")
+    assert stopped.exit_code == 130
+    assert "the same command goes on from" in stopped.stderr
+    assert "[out]" in stopped.stderr  # brackets are no markup
+    assert fake.made == [0]
+    fake.stop = None
+    done = command(tmp_path / "[out]")
+    assert done.exit_code == 0
+    assert "all there" in done.stdout
+    assert fake.made == [0, 1, 2]
+    assert list(json.loads((tmp_path / "[out]/fake.json").read_text())["runs"]) == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b'{"settings": {', r"fake\.json is no JSON"),
+        (b"\xff\xfe\x00", r"fake\.json is no JSON"),
+        (b"{}", r"fake\.json has no settings, facts, runs"),
+        (b"[1]", r"fake\.json has no settings, facts, runs"),
+        (b'{"settings": {}, "facts": {}, "runs": 7}', r"fake\.json has no settings, facts, runs"),
+        ("folder", r"fake\.json cannot be read \(Is a directory\)"),
+        ("file", r"out is a file: take another directory"),
+        ("below", r"below cannot be made \(Not a directory\)"),
+    ],
+)
+def test_what_cannot_go_on_says_so_in_a_line_and_makes_nothing(
+    content, told, tmp_path, monkeypatch
+):
+    fake, out = Fake(monkeypatch), tmp_path / "out"
+    if content in ("file", "below"):
+        out.write_text("")
+        out = out / "below" if content == "below" else out
+    elif content == "folder":
+        (out / "fake.json").mkdir(parents=True)
+    else:
+        out.mkdir()
+        (out / "fake.json").write_bytes(content)
+    failed = command(out)
+    assert failed.exit_code == 1
+    assert len(failed.stderr.splitlines()) == 1
+    assert re.search(rf"^out: .*{told}", failed.stderr)
+    assert "take another directory" in failed.stderr
+    assert fake.made == []
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may do anything
+    with pytest.raises(PermissionError, match=r"out: .* cannot be written to: take another"):
+        Store(tmp_path / "a.json", {})
+
+
+class Counted(Watch):
+    total = None
+
+    def expect(self, total, done):
+        self.total = total
+
+
+def test_all_results_are_expected(sets, monkeypatch):
+    monkeypatch.setattr(letters, "one", lambda *arguments: {})
+    monkeypatch.setattr(overconfidence, "one", lambda *arguments: {})
+    monkeypatch.setattr(overconfidence, "train", Stub)
+    monkeypatch.setattr(letters, "HELD", 200)
+    size = overconfidence.BUDGETS["quick"]._replace(choose=True)
+    monkeypatch.setitem(overconfidence.BUDGETS, "quick", size)
+    for run, budget in ((letters.run, "full"), (overconfidence.run, "quick")):
+        watch = Counted()
+        store = run(budget, 2, lambda settings, watch=watch: Store(None, settings, watch))
+        assert watch.total == len(store.runs) > 2
+
+
+def test_tables_that_are_missing_are_told_before_anything_is_trained(monkeypatch):
+    def table(name):
+        if name == "covertype":
+            raise FileNotFoundError("covertype.csv is not in …")
+
+    monkeypatch.setattr(bandit, "table", table)
+    monkeypatch.setattr(bandit, "one", lambda *arguments: pytest.fail("trained"))
+    with pytest.raises(FileNotFoundError, match=r"covertype\.csv"):
+        bandit.run("cpu", 1, lambda settings: Store(None, settings))
 
 
 def test_unknown_names_and_budgets_are_refused():

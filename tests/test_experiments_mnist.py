@@ -1,6 +1,7 @@
 """The MNIST and pruning experiments: who sees which images, how settings are chosen, the pages."""
 
-from types import SimpleNamespace
+import shutil
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -17,6 +18,7 @@ from posterax.posteriors import MeanFieldGaussian
 from posterax.predictive import Targets
 
 MIXTURE = "BbB, scale mixture"
+RESULTS = Path(__file__).parents[1] / "docs/results"
 BOTH = ("SGD", MIXTURE)
 TRAINING, TESTING = np.arange(1200), 5000 + np.arange(300)
 
@@ -74,7 +76,7 @@ def test_settings_are_chosen_without_test_images_and_tested_networks_see_all_oth
     fits = Fits(monkeypatch)
     size = mnist.BUDGETS["quick"]._replace(images=1200, held=200, test=300, study_seeds=2)
     monkeypatch.setitem(mnist.BUDGETS, "quick", size)
-    mnist.run("quick", 3, print, lambda settings: Store(None, settings), BOTH)
+    mnist.run("quick", 3, lambda settings: Store(None, settings), BOTH)
     studied = [fit for fit in fits.shown if fit[4] >= mnist.STUDY_SEED]
     final = [fit for fit in fits.shown if fit[4] < mnist.STUDY_SEED]
     assert [len(studied), len(final)] == [2 * 2 * 2, 2 * 3]  # rows × candidates or seeds
@@ -103,12 +105,12 @@ def test_the_fewest_errors_are_chosen_then_the_smallest_nll(sets, monkeypatch):
     )
     size = mnist.BUDGETS["quick"]._replace(candidates=9)
     monkeypatch.setitem(mnist.BUDGETS, "quick", size)
-    mnist.run("quick", 1, print, lambda settings: Store(None, settings), ["SGD"])
+    mnist.run("quick", 1, lambda settings: Store(None, settings), ["SGD"])
     assert [fit[1]["learning_rate"] for fit in fits.trained] == [0.03]
 
     # without a study the first candidate is taken
     monkeypatch.setitem(mnist.BUDGETS, "quick", size._replace(study=0))
-    store = mnist.run("quick", 1, print, lambda settings: Store(None, settings), ["SGD"])
+    store = mnist.run("quick", 1, lambda settings: Store(None, settings), ["SGD"])
     assert list(store.runs) == ["test/SGD/32/0"]
     assert fits.trained[-1][1]["learning_rate"] == 0.1
 
@@ -116,16 +118,35 @@ def test_the_fewest_errors_are_chosen_then_the_smallest_nll(sets, monkeypatch):
 def test_a_stopped_run_goes_on_and_refuses_other_settings(sets, tmp_path, monkeypatch):
     fits = Fits(monkeypatch)
     keep = lambda settings: Store(tmp_path / "mnist.json", settings)  # noqa: E731
-    mnist.run("quick", 1, print, keep, ["SGD"])
+    mnist.run("quick", 1, keep, ["SGD"])
     before = len(fits.trained)
-    mnist.run("quick", 2, print, keep, ["SGD"])
+    mnist.run("quick", 2, keep, ["SGD"])
     assert len(fits.trained) == before + 1
     changed = tuple(one | {"batch_size": 64} for one in mnist.CANDIDATES["SGD"])
     names = [mnist.label(one) for one in mnist.CANDIDATES["SGD"]]
     monkeypatch.setattr(mnist, "label", lambda one: names[changed.index(one)])
     monkeypatch.setitem(mnist.CANDIDATES, "SGD", changed)
     with pytest.raises(ValueError, match=r"study/SGD/.* was made with .*delete that entry"):
-        mnist.run("quick", 2, print, keep, ["SGD"])
+        mnist.run("quick", 2, keep, ["SGD"])
+
+
+@pytest.mark.parametrize("name", ["mnist", "pruning"])
+def test_the_stored_run_is_whole_and_its_choices_are_the_first_candidates(
+    name, tmp_path, monkeypatch
+):
+    """The command, given the file in docs/results, finds nothing left to make."""
+    module = {"mnist": mnist, "pruning": pruning}[name]
+    shutil.copy(RESULTS / f"{name}.json", tmp_path)
+    monkeypatch.setattr(module, "load", lambda name: None)
+    for made in ("study", "final"):
+        monkeypatch.setattr(module, made, lambda *arguments: pytest.fail("made again"))
+    seeds = experiments.EXPERIMENTS[name].seeds
+    keep = lambda settings: Store(tmp_path / f"{name}.json", settings)  # noqa: E731
+    store, size = module.run("full", seeds, keep), module.BUDGETS["full"]
+    rows = mnist.CANDIDATES if name == "mnist" else {MIXTURE: pruning.CANDIDATES}
+    for row, tried in rows.items():
+        defaults = mnist.DEFAULTS[row] if name == "mnist" else pruning.DEFAULTS
+        assert mnist.choose(store, row) == mnist.complete(tried[0], defaults, size)
 
 
 # -- one network
@@ -226,9 +247,17 @@ def hand_made(errors, **settings):
 def test_what_is_reached_and_what_is_missed_is_said():
     store = hand_made({MIXTURE: [1.2, 1.3, 1.4], "dropout": [1.4, 1.5, 1.6]})
     page = mnist_report.page(store)
-    assert "1200 units: Bayes by Backprop, scale mixture (1.30 % against 1.32 %)" in page
-    assert "**Missed**: SGD, dropout (1.50 % against 1.36 %)" in page
-    assert "| Bayes by Backprop, scale mixture | 1.32 | **1.30 ± 0.06** | 0.65 ± 0.03 |" in page
+    row = "Bayes by Backprop, scale mixture, temperature 1"
+    assert f"1200 units: {row} with 1.30 % against 1.32 %" in page
+    assert "**Missed**: dropout (Adam) with 1.50 % against 1.36 %" in page
+    assert f"| {row} | 1.32 | **1.30 ± 0.06** | 0.65 ± 0.03 |" in page
+    assert "cold" not in page
+    for name, run in store.runs.items():
+        if MIXTURE in name:
+            run["settings"] = run["settings"] | {"temperature": 0.1}
+    page = mnist_report.page(store)
+    assert "| Bayes by Backprop, scale mixture, temperature 0.1 | 1.32 |" in page
+    assert page.count("scale mixture: KL × 0.1") == 2  # in the verdict and below the table
     found = mnist_report.summary(store)[MIXTURE]["1200"]["draws"]["error"]
     assert found["mean"] == pytest.approx(0.013)
     assert found["error"] == pytest.approx(0.001 / np.sqrt(3))  # s/√n of 1.2, 1.3, 1.4 %
@@ -285,8 +314,8 @@ def test_pruning_candidates_are_judged_after_pruning(sets, monkeypatch):
     size = pruning.BUDGETS["quick"]._replace(images=1200, held=200, study=0.5, study_seeds=1)
     found = pruning.study(pruning.DEFAULTS, load("mnist"), size)
     assert found["error"] == pytest.approx(0.03)
-    assert found["by fraction"]["0.75"]["error"] == 0.013
-    assert len(fits.shown) == 5  # whole, and at four fractions
+    assert found["by fraction"]["0.98"]["error"] == 0.04
+    assert len(fits.shown) == 3  # whole, and at the two fractions that judge
     for own, _, shown in fits.shown:
         assert np.array_equal(own, TRAINING[:1000])
         assert np.array_equal(shown, TRAINING[1000:])

@@ -1,6 +1,8 @@
 """The UCI and curve experiments: splits, units, who chooses what, pages; no fit but a slow one."""
 
 import json
+import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +14,8 @@ from posterax.experiments import regression, regression_report, uci, uci_data, u
 from posterax.experiments.store import Store
 from posterax.experiments.uci_arms import ARMS, WORK, Work
 from posterax.experiments.uci_data import SETS, Rows, Standard, load_uci, splits
+
+RESULTS = Path(__file__).parents[1] / "docs/results"
 
 
 def drawn(name, seed=0):
@@ -140,7 +144,7 @@ def test_held_out_training_rows_choose_and_test_rows_do_not(folder, lines, monke
         lambda arm, learn, test, *rest: looked.append(test) or real(arm, learn, test, *rest),
     )
     store = Store(None, uci.settings_of("full"))
-    uci.one_set("yacht", "full", 2, lambda line: None, store)
+    uci.one_set("yacht", load_uci("yacht"), "full", 2, store)
     assert list(store.runs) == [
         name for arm in ARMS for name in uci.names_of("yacht", "full", 2) if f"{arm}/y" in name
         and name.removeprefix("study/").startswith(f"{arm}/")
@@ -191,6 +195,39 @@ def test_uci_by_one_command(folder, lines, tmp_path):
     done = len(lines.seen)
     experiments.reproduce("uci", out, budget="cpu", seeds=2)
     assert len(lines.seen) == done  # all was there
+
+
+def test_sets_that_are_missing_are_told_before_anything_is_trained(folder, lines, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    (folder / "uci/yacht.npz").unlink()  # the last of the four
+    with pytest.raises(FileNotFoundError, match=r"yacht\.npz is not in"):
+        experiments.reproduce("uci", None, budget="cpu", seeds=1)
+    assert lines.seen == []
+
+
+@pytest.mark.parametrize("name", ["uci", "regression"])
+def test_results_of_other_settings_are_not_mixed_in(name, folder, lines, tmp_path, monkeypatch):
+    monkeypatch.setattr(regression, "train_arm", lambda *arguments: Curve())
+    experiments.reproduce(name, tmp_path, budget="quick", seeds=1)
+    if name == "uci":
+        candidates = lambda work: [{"scale": 3.0, "temperature": 1.0, "epochs": 1}]  # noqa: E731
+        monkeypatch.setitem(ARMS, "bbb", ARMS["bbb"]._replace(candidates=candidates))
+    else:
+        slower = regression.ARMS["bbb"]._replace(options=lambda size: {"learning_rate": 1e-3})
+        monkeypatch.setitem(regression.ARMS, "bbb", slower)
+    with pytest.raises(ValueError, match=r"'bbb/.*' in .* was made with .*delete that entry"):
+        experiments.reproduce(name, tmp_path, budget="quick", seeds=1)
+
+
+def test_the_stored_run_is_whole(tmp_path, monkeypatch):
+    """The command, given the file in docs/results, finds nothing left to make."""
+    shutil.copy(RESULTS / "uci.json", tmp_path)
+    monkeypatch.setattr(uci, "load_uci", drawn)
+    monkeypatch.setattr(uci, "one", lambda *arguments: pytest.fail("made again"))
+    keep = lambda settings: Store(tmp_path / "uci.json", settings)  # noqa: E731
+    store = uci.run("full", 20, keep)
+    names = [n for name in SETS for n in uci.names_of(name, "full", 20)]
+    assert store.runs.keys() == set(names)
 
 
 def test_what_misses_its_mark_is_said():

@@ -76,6 +76,7 @@ def test_simulation_based_calibration_notices_a_broken_kernel():
     assert sbc.p_values(sbc.ranks(BrokenHMC(1, warmup=200, leapfrog_steps=8))).min() < 1e-6
 
 
+@pytest.mark.usefixtures("hasty_compiler")
 def test_chains_start_at_the_draws_of_an_earlier_posterior(truth):
     ensemble = px.fit(truth.model(), truth.data, px.DeepEnsemble(3), steps=5, key=0)
     method = px.NUTS(3, warmup=20)
@@ -126,6 +127,7 @@ class WildHMC(px.HMC):
         return [Wild(**vars(warm)), sampling]
 
 
+@pytest.mark.usefixtures("hasty_compiler")
 def test_chains_that_always_diverge_are_an_error_and_the_state_is_saved(truth, tmp_path):
     with pytest.raises(px.StuckError, match=r"warming up: every transition.*The state is in"):
         px.fit(
@@ -144,6 +146,7 @@ def test_chains_that_never_move_are_trouble_and_short_runs_are_not_judged(truth)
     assert phase.trouble(still | {"acceptance": late}) is None
 
 
+@pytest.mark.usefixtures("hasty_compiler")
 def test_the_cost_of_all_data_at_each_step_is_said(truth, monkeypatch):
     monkeypatch.setattr(run, "MANY_ROWS", 20)
     monkeypatch.setattr(run, "LONG_SECONDS", 1e-9)

@@ -15,6 +15,8 @@ from scipy import integrate, stats
 import posterax as px
 from posterax import information as info
 
+pytestmark = pytest.mark.usefixtures("hasty_module")
+
 LOG2 = math.log(2)
 
 

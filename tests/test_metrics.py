@@ -19,6 +19,8 @@ from posterax import metrics as mt
 from posterax.predictive import Targets
 from tests.by_hand import GAUSSIAN, ONE, POISSON, TWO, X, predictive_of
 
+pytestmark = pytest.mark.usefixtures("hasty_module")
+
 module = importlib.import_module("posterax.metrics.crps")
 
 

@@ -142,6 +142,7 @@ def test_members_are_trained_first_unless_a_start_is_given():
     assert not any(name.startswith("training") for name in none.history)
 
 
+@pytest.mark.usefixtures("hasty_compiler")
 def test_steps_between_and_statistics_for_arviz():
     model, data = curve()
     method = px.MCLMC(**SHORT, adjusted=True, steps_between=4)

@@ -11,6 +11,8 @@ from posterax import likelihoods as lk
 from posterax.posteriors import Draws, MeanFieldGaussian, Point
 from posterax.predictive import Targets
 
+pytestmark = pytest.mark.usefixtures("hasty_module")
+
 X = np.linspace(-1, 1, 11, dtype="float32")[:, None]
 
 

@@ -16,6 +16,8 @@ from posterax.posteriors import Draws
 from posterax.predictive import Targets
 from tests.test_predictive import KINDS, ONE, X, close, posterior_of, weighted
 
+pytestmark = pytest.mark.usefixtures("hasty_module")
+
 TWO = Targets((2,), (2,))
 LOG_NORMAL = lk.From(lambda f: dist.LogNormal(f, 0.7))
 

@@ -8,6 +8,9 @@ import pytest
 from scipy import stats
 
 import posterax as px
+from posterax._tree import named_leaves
+from posterax.infer import estimators
+from posterax.infer.curvature import layout
 from posterax.model import Parameters
 from posterax.networks.sparse import SparseNetwork
 from posterax.posteriors import (
@@ -20,12 +23,13 @@ from posterax.posteriors import (
     Point,
     Radial,
 )
+from posterax.posteriors.base import map_samples
 from posterax.predictive import Targets
 from posterax.priors import is_prior
 
-pytestmark = pytest.mark.usefixtures("hasty_module")
 CLASSES = Targets((), ())
 ONE = Targets((), (1,))
+TWO = Targets((2,), (2,))
 X = np.random.default_rng(5).normal(size=(7, 3)).astype("float32")
 
 
@@ -79,11 +83,11 @@ def sigma_of(rho):
     return jax.tree.map(lambda r: np.log1p(np.exp(np.asarray(r))), rho)
 
 
-def forward(network, x):
-    """An MLP of ReLUs in NumPy."""
+def forward(network, x, activation=lambda z: np.maximum(z, 0)):
+    """An MLP in NumPy, of ReLUs if nothing else is said."""
     *hidden, last = network.layers
     for layer in hidden:
-        x = np.maximum(x @ np.asarray(layer.weight).T + np.asarray(layer.bias), 0)
+        x = activation(x @ np.asarray(layer.weight).T + np.asarray(layer.bias))
     return x @ np.asarray(last.weight).T + np.asarray(last.bias)
 
 
@@ -99,6 +103,7 @@ def ratios(posterior):
     return 10 * np.log10(np.abs(mu) / np.logaddexp(0, rho))
 
 
+@pytest.mark.usefixtures("hasty_compiler")
 class TestWhatGoes:
     def test_ratio_by_hand(self):
         posterior = mean_field()
@@ -161,6 +166,32 @@ class TestWhatGoes:
         np.testing.assert_array_equal(flat(twice.rho), flat(once.rho))
         np.testing.assert_array_equal(whole_means(twice), whole_means(once))
 
+    def test_layers_after_all_at_once(self):
+        """A layer that lost more than the share stays as it is."""
+        pruned = px.prune(mean_field(), 0.5)
+        layers = px.prune(pruned, 0.5, scope="layer")
+        before, after = (px.pruning.report(p) for p in (pruned, layers))
+        for i in range(3):
+            names = [f"layers.{i}.{kind}" for kind in ("weight", "bias")]
+            size, had, has = (
+                sum(part[n] for n in names) for part in (before.sizes, before.kept, after.kept)
+            )
+            assert has == min(had, size - round(size / 2))
+        assert before.kept != after.kept
+
+    def test_the_marks_of_the_picture_are_where_it_cuts(self):
+        from matplotlib.figure import Figure
+
+        posterior = mean_field(model_of(likelihood=px.likelihoods.Gaussian("learned")))
+        for start in (posterior, px.prune(posterior, 0.5)):
+            axes = Figure().subplots()
+            px.plot.signal_to_noise(axes, start, fractions=(0.3, 0.8))
+            marks = [line.get_xdata()[0] for line in axes.lines[1:]]
+            expected = [np.sort(ratios(posterior))[n] for n in (30, 80)]
+            if start is not posterior:
+                del expected[0]  # gone already
+            np.testing.assert_allclose(marks, expected, atol=1e-4)
+
 
 def test_tolerance():
     """y = w·x on unit inputs: to lose weight i costs wᵢ² / 2s²N nats, and no more than that."""
@@ -182,6 +213,7 @@ def test_tolerance():
         assert curve[report.fraction] - curve[0.0] == pytest.approx(cost[count - 1], abs=1e-4)
 
 
+@pytest.mark.usefixtures("hasty_compiler")
 class TestWhatStays:
     def test_draws_are_those_with_zeros(self):
         posterior = draws_of()
@@ -291,6 +323,7 @@ def student_t(w, a, b):
     return stats.multivariate_t(shape=np.eye(w.size) * b / a, df=2 * a).logpdf(w)
 
 
+@pytest.mark.usefixtures("hasty_compiler")
 class TestPriors:
     def test_fan_in_is_of_the_whole_array(self):
         model = model_of(mlp((4,)), px.priors.Gaussian(2.0, fan_in=True))
@@ -343,7 +376,113 @@ class TestPriors:
         drawn = jax.jit(lambda key: own.sample(key, (size,), jnp.float32))(jax.random.key(0))
         assert np.all(np.isfinite(drawn))
 
+    def test_one_for_each_weight_of_the_whole_network(self, tmp_path):
+        earlier = mean_field(model_of(mlp((4,))), seed=2)
+        prior = px.priors.PerWeight(earlier.mu, sigma_of(earlier.rho))
+        mask = np.arange(12).reshape(4, 3) % 2 == 0
+        network = px.networks.sparse(mlp((4,)), {"layers.0.weight": mask})
+        posterior = mean_field(model_of(network, prior))
+        kept = kept_of(posterior)
+        loc, scale = flat(earlier.mu)[kept], flat(sigma_of(earlier.rho))[kept]
+        expected = stats.norm(loc, scale).logpdf(flat(posterior.mu)).sum()
+        posterior.save(tmp_path / "a.px")
+        for one in (posterior, px.load(tmp_path / "a.px")):
+            assert float(log_prior(one.bare(), one.model)) == pytest.approx(expected, rel=1e-5)
 
+
+class TestMethods:
+    """What methods do with the weights that are left."""
+
+    MASK = np.array([[1, 0], [0, 1], [1, 1]], bool)
+
+    def line(self, mask=None):
+        """y = x·w for inputs of 3 and outputs of 2, without some of w."""
+        network = ({"w": jnp.ones((3, 2))}, lambda p, x: x @ p["w"])
+        if mask is not None:
+            network = px.networks.sparse(network, {"w": mask})
+        return model_of(network, likelihood=px.likelihoods.Gaussian(0.1), targets=TWO)
+
+    @pytest.mark.parametrize("rule", ["local", "flipout"])
+    def test_estimators_see_whole_arrays(self, rule):
+        rng = np.random.default_rng(0)
+        means, stds = rng.normal(size=(2, 3, 2)).astype("float32")
+        stds = np.abs(stds)
+        rows = 2000
+        x = np.repeat(X[:1], rows, 0)  # noise of its own for each of them
+        key = jax.random.key(0)
+
+        def outputs(model, mu, sigma):
+            trees = (Parameters({"w": w}, {}) for w in (mu, sigma))
+            found = estimators.forward(model, rule, *trees, (), x, key, jnp.ones(()), key)[0]
+            return jnp.sum(jnp.sin(found)), found
+
+        @eqx.filter_jit
+        def both(sparse, dense):
+            slope = jax.grad(outputs, (1, 2), has_aux=True)
+            mask = self.MASK
+            return (
+                slope(sparse, jnp.asarray(means[mask]), jnp.asarray(stds[mask])),
+                slope(dense, jnp.asarray(means * mask), jnp.asarray(stds * mask)),
+            )
+
+        (grads, found), (whole, expected) = both(self.line(self.MASK), self.line())
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+        for got, want in zip(grads, whole, strict=True):
+            np.testing.assert_allclose(got, want[self.MASK], rtol=1e-3, atol=1e-2)
+        rest = np.asarray(found) - x @ (means * self.MASK)
+        if rule == "local":  # by hand: χ² with a degree of freedom a row
+            variance = X[0] ** 2 @ (stds * self.MASK) ** 2
+            assert np.all(np.abs(np.square(rest).mean(0) / variance - 1) < 5 * np.sqrt(2 / rows))
+        else:  # one perturbation, whose inputs and outputs have signs row by row
+            assert len(np.unique(np.abs(rest[:, 0]).round(4))) == 2  # of two inputs that are kept
+            assert np.unique(np.sign(rest[:, 0])).tolist() == [-1, 1]
+
+    def test_the_summary_says_so(self):
+        assert "product (local, flipout)" in self.line(self.MASK).summary(X)
+
+    def test_what_needs_whole_arrays_is_refused(self):
+        model = px.prune(mean_field(), 0.5).model
+        data = (X, np.arange(7) % 2)
+        with pytest.raises(ValueError, match=r"pruned of entries of layers.0.weight.*'diagonal'"):
+            px.fit(model, data, px.Laplace(structure="kronecker"))
+        for where in (None, "layers.1.*"):
+            with pytest.raises(ValueError, match="MCDropout drops inputs of whole arrays"):
+                px.fit(model, data, px.MCDropout(0.1, where=where))
+
+    def test_the_last_layer_is_the_last_of_the_whole_network(self):
+        model = px.prune(mean_field(), 0.5, where="layers.2.*").model
+        example = jax.ShapeDtypeStruct((1, 3), "float32")
+        (block,) = layout(model, example, "last_layer", None)
+        names = list(named_leaves(model.parameters.network))
+        assert [names[i] for i in block.leaves] == ["layers.2.weight", "layers.2.bias"]
+        assert block.size == 7
+
+    def test_a_start_with_other_weights_is_refused(self):
+        flipped = self.line(self.MASK[:, ::-1])
+        start = MeanFieldGaussian(flipped, (), TWO, mu=flipped.parameters, rho=flipped.parameters)
+        for init in (start, flipped.network):
+            with pytest.raises(ValueError, match="init was pruned of other weights"):
+                px.fit(self.line(self.MASK), (X, X[:, :2]), px.BayesByBackprop(), init=init)
+
+    def test_an_array_may_be_empty(self):
+        def one(i):
+            return {"all": i * jnp.arange(3.0), "none": jnp.zeros((0, 2))}
+
+        # in groups of four, and three that remain
+        found = jax.jit(lambda: map_samples(one, jnp.arange(7), 512))()
+        assert found["none"].shape == (7, 0, 2)
+        np.testing.assert_array_equal(found["all"], np.outer(np.arange(7), np.arange(3)))
+
+    @pytest.mark.slow
+    def test_black_box_with_empty_arrays(self):
+        mask = {"layers.0.bias": np.zeros(4, bool), "layers.0.weight": np.zeros((4, 3), bool)}
+        network = px.networks.sparse(mlp((4,)), mask)
+        model = px.Model(network, None, px.likelihoods.Categorical())
+        posterior = px.fit(model, (X, np.arange(7) % 2), px.BlackBoxVI(), steps=3, key=0)
+        assert np.all(np.isfinite(posterior.predict(X, samples=4).mean))
+
+
+@pytest.mark.usefixtures("hasty_compiler")
 class TestFiles:
     @pytest.mark.parametrize("kind", ["plain", "frozen", "per weight", "empty"])
     def test_round_trip(self, kind, tmp_path):
@@ -403,6 +542,7 @@ def first_draw(posterior):
     return jax.tree.map(lambda a: np.asarray(a)[0, 0], posterior.draws)
 
 
+@pytest.mark.usefixtures("hasty_compiler")
 class TestCompact:
     @pytest.mark.parametrize("family", [mean_field, draws_of])
     def test_units_that_die(self, family):
@@ -411,7 +551,7 @@ class TestCompact:
         small = px.pruning.compact(pruned)
         report = px.pruning.report(small)
         assert report.widths == ([4, 3], [2, 1])
-        assert report.sizes["layers.0.weight"] == 6
+        assert small.model.network.dense().params.layers[0].weight.shape == (2, 3)
         chosen = [p.mu if family is mean_field else first_draw(p) for p in (pruned, small)]
         outputs = [
             forward(p.model.network.rebuild(params.network, ()), X)
@@ -451,11 +591,50 @@ class TestCompact:
         small = px.pruning.compact(px.prune(mean_field(), 1.0))
         assert px.pruning.report(small).widths == ([8, 6], [1, 1])
 
-    def test_twice(self):
+    def test_it_counts_from_the_network_before(self, tmp_path):
         posterior = mean_field()
         first = px.pruning.compact(px.prune(posterior, 0.85))
-        second = px.pruning.compact(px.prune(first, 0.9, by="magnitude"))
+        first.save(tmp_path / "a.px")
+        report = px.pruning.report(px.load(tmp_path / "a.px"))
+        left = first.model.bayesian_size
+        assert sum(report.sizes.values()) == 100
+        assert report.fraction == pytest.approx(1 - left / 100)
+        assert left <= 15
+        second = px.pruning.compact(px.prune(first, 0.96, by="magnitude"))
         assert px.pruning.report(second).widths[0] == [8, 6]
+        assert sum(px.pruning.report(second).sizes.values()) == 100
+        assert px.prune(first, 0.96).model.bayesian_size == 4
+        with pytest.raises(ValueError, match="gone already"):
+            px.prune(first, 0.5)
+
+    @pytest.mark.parametrize("activation", ["relu", "gelu", "softplus"])
+    def test_same_outputs_whatever_is_missing(self, activation):
+        """Softplus of 0 is not 0: a unit that hears nothing still speaks, and has to stay."""
+        rng = np.random.default_rng(0)
+        model = model_of(mlp((10, 10), activation=activation))
+        masks = {
+            name: rng.random(w.shape) < (0.25 if w.ndim > 1 else 0.3)
+            for name, w in named_leaves(model.network.params).items()
+        }
+        pruned = mean_field(model.sparse(masks))
+        small = px.pruning.compact(pruned)
+        each = {
+            "relu": lambda z: np.maximum(z, 0),
+            "gelu": lambda z: z / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (z + 0.044715 * z**3))),
+            "softplus": lambda z: np.logaddexp(0, z),
+        }[activation]
+        outputs = [
+            forward(p.model.network.rebuild(p.mu.network, ()), X, each) for p in (pruned, small)
+        ]
+        np.testing.assert_allclose(*outputs, atol=1e-5)
+        used = masks["layers.2.weight"].any(0)
+        heard = masks["layers.1.weight"][used].any(0)
+        deaf = ~masks["layers.0.weight"].any(1) & ~masks["layers.0.bias"]
+        assert np.any(deaf & heard)  # or nothing is tested
+        widths = px.pruning.report(small).widths[1]
+        assert all(2 <= width < 10 for width in widths)
+        if activation == "softplus":
+            assert widths == [heard.sum(), used.sum()]
 
 
 def errors():

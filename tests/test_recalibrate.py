@@ -18,6 +18,8 @@ from posterax.predictive import Targets
 from posterax.recalibrate.conformal import order_statistic, rows_needed
 from posterax.recalibrate.isotonic import _ranks
 
+pytestmark = pytest.mark.usefixtures("hasty_module")
+
 LEVEL = 0.9
 SPLITS, HELD, NEW = 50, 99, 200
 

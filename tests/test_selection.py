@@ -27,6 +27,8 @@ from posterax.selection.pointwise import _Likelihoods, _relative_efficiency
 from posterax.selection.score import standard_error
 from tests.conjugate import NOISE, conjugate
 
+pytestmark = pytest.mark.usefixtures("hasty_module")
+
 TRUTH = conjugate(rows=40, weights=3)
 S = 2000  # draws wherever it may be: one size, one program
 ONE = Targets((), (1,))

@@ -94,13 +94,19 @@ def reproduce(
     try:
         with Shown() as watch:
             run_experiment(name, out, budget=budget, seeds=seeds, watch=watch)
-    except (FileNotFoundError, ValueError) as error:
-        Console(stderr=True, highlight=False).print(str(error), style="red")
+    except (OSError, ValueError) as error:
+        _tell(str(error), "red")
         raise typer.Exit(1) from error
     except KeyboardInterrupt as stop:
-        Console(stderr=True).print(f"stopped: the same command goes on from {out}", style="dim")
+        _tell(f"stopped: the same command goes on from {out}", "dim")
         raise typer.Exit(130) from stop
     typer.echo((out / f"{name}.md").read_text())
+
+
+def _tell(line: str, style: str) -> None:
+    """A line as it is: a path may be long, or have brackets in it."""
+    console = Console(stderr=True, highlight=False)
+    console.print(line, style=style, markup=False, soft_wrap=True)
 
 
 def _show(title: str, results: Sequence[tasks.Result], legend: str) -> None:

@@ -35,7 +35,7 @@ _PRIORS = {
         priors.ScaleMixture,
     )
 }
-_LIKELIHOODS = {
+LIKELIHOODS = {
     c.__name__: c
     for c in (
         likelihoods.Gaussian,
@@ -127,22 +127,25 @@ def load(path: str | Path, *, model: Model | None = None) -> Any:
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file")
     arrays, header = read(path)
+    if "agent" in header:
+        raise CheckpointError(f"{path}: holds an agent; px.bandits.load(path) reads it")
     try:
-        posterior = _rebuild(arrays, header, model, path)
+        posterior = rebuild(arrays, header, model, path)
         if "estimator" not in header:
             return posterior
-        from .tables.saved import rebuild
+        from .tables import saved
 
-        return rebuild(posterior, header["estimator"], arrays, path)
+        return saved.rebuild(posterior, header["estimator"], arrays, path)
     except CheckpointError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         raise CheckpointError(f"{path}: damaged or inconsistent ({error!r})") from error
 
 
-def _rebuild(
+def rebuild(
     arrays: dict[str, np.ndarray], header: dict[str, Any], model: Model | None, path: Path
 ) -> Posterior:
+    """The posterior of what was read from a file."""
     targets = Targets(*(tuple(int(d) for d in shape) for shape in header["targets"]))
     # a file of float64 is read as float32 where JAX has no other
     dtype = jax.dtypes.canonicalize_dtype(np.dtype(header["dtype"]))
@@ -255,7 +258,7 @@ def _describe_model(model: Model, arrays: dict[str, np.ndarray]) -> dict[str, An
         whole = whole.network
     module: Any = getattr(whole, "static", None)
     name = type(module).__name__
-    if networks.BY_NAME.get(name) is type(module) and _has_config(module):
+    if networks.BY_NAME.get(name) is type(module) and has_config(module):
         network = {"name": name, "config": module.config()}
     prior: Any = None
     if isinstance(model.prior, priors.PerWeight):
@@ -271,12 +274,13 @@ def _describe_model(model: Model, arrays: dict[str, np.ndarray]) -> dict[str, An
         "network": network,
         "fingerprint": fingerprint,
         "prior": prior,
-        "likelihood": _call(model.likelihood, _LIKELIHOODS, skip=("cholesky",)),
+        "likelihood": as_call(model.likelihood, LIKELIHOODS, skip=("cholesky",)),
         "compute_dtype": model.compute_dtype,
     }
 
 
-def _has_config(module: Any) -> bool:
+def has_config(module: Any) -> bool:
+    """Whether a network of ``px.networks`` can say what makes it again."""
     try:
         module.config()
     except ValueError:
@@ -292,10 +296,10 @@ def describe_prior(prior: priors.Prior) -> Any:
         if default is None or any(not isinstance(k, str) or p is None for k, p in parts):
             return None
         return {"name": "ByPart", "parts": parts, "default": default}
-    return _call(prior, _PRIORS)
+    return as_call(prior, _PRIORS)
 
 
-def _call(module: eqx.Module, known: dict[str, Any], skip: tuple[str, ...] = ()) -> Any:
+def as_call(module: eqx.Module, known: dict[str, Any], skip: tuple[str, ...] = ()) -> Any:
     """A module as the name and arguments that make it, or ``None`` for the user's own."""
     if known.get(type(module).__name__) is not type(module):
         return None
@@ -327,7 +331,7 @@ def _make_model(
     if not is_network(shapes, stored["fingerprint"], header["dtype"]):
         raise CheckpointError(f"{path}: the network's settings do not fit its fingerprint")
     network = make(**config, key=0)
-    likelihood = _LIKELIHOODS[stored["likelihood"]["name"]](**stored["likelihood"]["arguments"])
+    likelihood = LIKELIHOODS[stored["likelihood"]["name"]](**stored["likelihood"]["arguments"])
     names = {str(name) for name in stored["where"]}
     where = None if stored["rest"] == "none" else lambda name, w: name in names
     rest = "frozen" if stored["rest"] == "frozen" else "point"

@@ -100,7 +100,7 @@ def fit(
         run.continue_from(resume)
     if checkpoint is not None:
         run.keep(*(checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)))
-    with Bar(progress) as bar, _interruptible() as interrupted:
+    with Bar(progress) as bar, interruptible() as interrupted:
         return run.all_phases(bar, interrupted)
 
 
@@ -118,7 +118,7 @@ def whole_or_nothing() -> Iterator[None]:
 
 
 @contextmanager
-def _interruptible() -> Iterator[Callable[[], bool]]:
+def interruptible() -> Iterator[Callable[[], bool]]:
     """Ctrl-C asks the fit to stop at the end of the chunk; a second one stops at once."""
     pressed = threading.Event()
     alone = threading.current_thread() is threading.main_thread()
@@ -127,9 +127,10 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
         return
 
     def handler(signum: int, frame: Any) -> None:
-        if pressed.is_set():
-            raise KeyboardInterrupt
+        again = pressed.is_set()
         pressed.set()
+        if again or _whole_or_nothing.get():  # a fit within, of which a part is of no use
+            raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGINT, handler)
     try:

@@ -3,6 +3,7 @@ r"""A model: network + prior + likelihood, and the joint density they define.
 log p(D, w) = log p(w) + Σₙ weightₙ · log p(yₙ | f(xₙ; w))
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -15,7 +16,7 @@ from .data import cast
 from .likelihoods import Likelihood
 from .networks import Network, as_network
 from .networks.parts import FrozenNetwork, Where, select
-from .networks.sparse import check_masks, freeze, sparse, take
+from .networks.sparse import SparseNetwork, check_masks, freeze, sparse, take
 from .priors import Flat, PerWeight, Prior, Trained, as_prior, is_flat, is_prior
 
 
@@ -95,6 +96,10 @@ class Model(eqx.Module):
         if isinstance(self.prior, Trained):
             scale = self.prior.deviations(network.params)
             self.prior = PerWeight(Parameters(network.params, None), Parameters(scale, None))
+        if isinstance(self.prior, PerWeight) and isinstance(network, SparseNetwork):
+            # of a posterior of the whole network: what it says of the weights that are kept
+            trees = (self.prior.loc, self.prior.scale)
+            self.prior = PerWeight(*(t._replace(network=network.kept(t.network)) for t in trees))
         self.likelihood = likelihood
         self.compute_dtype = None if compute_dtype is None else np.dtype(compute_dtype).name
         # the likelihood's parameters need the shape of the targets, which the data will tell
@@ -157,6 +162,16 @@ class Model(eqx.Module):
                 self.priors._replace(network=priors),
             ),
         )
+
+    def unfolded(self) -> tuple["Model", Callable[[Parameters], Parameters]]:
+        """A model whose network does no more to its weights than it must, and what was done.
+
+        That of a pruned model has all weights: its function puts those that are kept, or anything
+        else there is for each of them, in their places among zeros.
+        """
+        inner, unfold = self.network.unfolded()
+        model = eqx.tree_at(lambda m: m.network, self, inner)
+        return model, lambda tree: tree._replace(network=unfold(tree.network))
 
     def init(self, key: jax.Array) -> Parameters:
         """A fresh start for all parameters."""
@@ -354,10 +369,12 @@ def _uses(model: Model, x: Any) -> dict[str, str]:
         "unused": "unused",
     }
 
-    def network(weights: Any, x: Any, state: Any) -> Any:
-        return model.apply(Parameters(weights, None), state, x, jax.random.key(0), training=True)
+    inner, unfold = model.unfolded()
 
-    found = uses(network, model.parameters.network, x, model.network.state)
+    def network(weights: Any, x: Any, state: Any) -> Any:
+        return inner.apply(Parameters(weights, None), state, x, jax.random.key(0), training=True)
+
+    found = uses(network, unfold(model.parameters).network, x, model.network.state)
     own = jax.tree.map(lambda _: "likelihood", model.parameters.likelihood)
     named = named_leaves(Parameters(found, own))
     uncertain = {

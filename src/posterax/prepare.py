@@ -15,8 +15,9 @@ from .data import Data, Padded, Stream, bucket, cast, check_finite, float_dtype,
 from .infer.base import Method, Plan, Start
 from .infer.bayes_by_backprop import BayesByBackprop
 from .model import Model, Parameters
-from .networks import as_network
+from .networks import Network, as_network
 from .networks.base import module_of
+from .networks.sparse import same_places
 from .posteriors import Posterior
 from .predictive import Targets
 from .priors import is_prior
@@ -227,6 +228,7 @@ def make_start(init: Any, model: Model) -> Start:
         return Start(model.parameters, state, None, given=False)
     if isinstance(init, Posterior):
         _same_tree("init", init.model.parameters, model.parameters)
+        _same_places(init.model.network, model.network)
         return Start(_means(init.bare()), _start_state(init.state, model), init.bare(), given=True)
     if isinstance(init, Parameters):
         _same_tree("init", init, model.parameters)
@@ -239,6 +241,7 @@ def make_start(init: Any, model: Model) -> Start:
             f"px.Parameters, got {type(init).__name__}"
         ) from None
     _same_tree("init", network.params, model.network.params)
+    _same_places(network, model.network)
     params = Parameters(network.params, model.parameters.likelihood)
     return Start(params, _start_state(network.state, model), None, given=True)
 
@@ -259,6 +262,14 @@ def _start_state(state: Any, model: Model) -> Any:
 @eqx.filter_jit
 def _means(posterior: Posterior) -> Parameters:
     return posterior.moments()[0]
+
+
+def _same_places(got: Network, want: Network) -> None:
+    if not same_places(got, want):
+        raise ValueError(
+            "init was pruned of other weights than the model, and its numbers belong elsewhere: "
+            "fit its own model (px.fit(pruned.model, …, init=pruned)), or leave init out"
+        )
 
 
 def _same_tree(name: str, got: Any, want: Any) -> None:

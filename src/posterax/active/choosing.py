@@ -37,7 +37,8 @@ def pick(
         by: ``"bald"``, ``"entropy"``, ``"variation_ratio"``, ``"variance"`` or ``"random"``: the
             largest scores; ``"batch_bald"`` or ``"diverse"``: inputs that tell most together; or a
             function of the predictive that returns scores.
-        exclude: numbers of inputs that must not be chosen, since their labels are there.
+        exclude: inputs that must not be chosen, since their labels are there: their numbers, or an
+            array of booleans, true for them.
         candidates: of how many, the best by BALD, a batch is chosen (default: 1000 for BatchBALD;
             as many as leave their predictions in 64 MiB, 16,000 of 10 classes and 100 samples, for
             the diverse). What an input adds to a batch is never more than its own BALD, so that
@@ -60,7 +61,7 @@ def pick(
     n = whole("n", n)
     check_by(by)
     size = len(predictive)
-    left = np.setdiff1d(np.arange(size), np.asarray(exclude, np.int64).reshape(-1))
+    left = left_of(size, exclude)
     if n > len(left):
         raise ValueError(f"n={n} is more than the pool has left, {len(left)} inputs")
     if isinstance(by, str) and by in BATCHES:
@@ -68,6 +69,25 @@ def pick(
     scores = scores_of(predictive, by, key)[left]
     order = generator(key).permutation(len(left))  # equal scores in random order
     return left[order[np.argsort(-scores[order], kind="stable")[:n]]]
+
+
+def left_of(size: int, exclude: Any) -> np.ndarray:
+    """The numbers of the inputs of a pool that may be chosen."""
+    given = np.asarray(exclude).reshape(-1)
+    if given.dtype == bool:
+        if len(given) != size:
+            raise ValueError(
+                f"exclude: a mask must have one entry for each of {size} inputs, got {len(given)}"
+            )
+        return np.flatnonzero(~given)
+    if given.size == 0:
+        return np.arange(size)
+    if not np.issubdtype(given.dtype, np.integer):
+        raise TypeError(f"exclude must be numbers of inputs or booleans, got {given.dtype}")
+    if given.min() < 0 or given.max() >= size:
+        wrong = given[(given < 0) | (given >= size)][0]
+        raise ValueError(f"exclude: there is no input {wrong} in a pool of {size}, 0 … {size - 1}")
+    return np.setdiff1d(np.arange(size), given)
 
 
 def scores_of(predictive: Any, by: By, key: KeyLike) -> np.ndarray:

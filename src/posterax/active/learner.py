@@ -1,6 +1,7 @@
 r"""A model that says which labels it wants, and learns from them."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,15 @@ import numpy as np
 from .._checks import whole
 from .._keys import KeyLike, as_key
 from .._tree import same_structure
-from ..data import Padded, as_inputs, bucket, unpack
+from ..data import Padded, as_inputs, bucket, check_finite, unpack
 from ..files import load
-from ..fit import fit
+from ..fit import fit, whole_or_nothing
 from ..infer.base import Method, choose
 from ..model import Model, Parameters
 from ..posteriors import Posterior
 from ..prepare import DEFAULT_BATCH, SHARED_ROWS
 from ..priors import PerWeight
-from .choosing import By, check_by, pick
+from .choosing import By, check_by, left_of, pick
 from .scores import generator
 
 OWN = ("data", "init", "resume", "key", "checkpoint", "progress")  # arguments of fit it sets
@@ -105,7 +106,9 @@ class Learner:
         self.room, self.key, self.options = whole("room", room), as_key(key), options
         self.rounds = 0
         self.x, self.y = self._checked(x, y)
-        self.posterior = posterior if posterior is not None else self._fit(self.x, self.y, progress)
+        if posterior is None:
+            posterior = self._fit(self.x, self.y, self.rounds, progress)
+        self.posterior = posterior
 
     def __repr__(self) -> str:
         by = self.by if isinstance(self.by, str) else getattr(self.by, "__name__", "a function")
@@ -122,14 +125,15 @@ class Learner:
         Args:
             pool: inputs without labels.
             n: how many.
-            exclude: numbers of inputs of the pool that must not be chosen.
+            exclude: inputs of the pool that must not be chosen: their numbers, or an array of
+                booleans, true for them.
             candidates: score so many inputs of the pool, drawn anew each time (default: all).
         """
         pool = as_inputs(pool)
         size = len(jax.tree.leaves(pool)[0])
         key = jax.random.fold_in(self.key, 2 * self.rounds + 1)
         if candidates is not None:
-            left = np.setdiff1d(np.arange(size), np.asarray(exclude, np.int64).reshape(-1))
+            left = left_of(size, exclude)
             rows = min(max(whole("candidates", candidates), n), len(left))
             few = generator(jax.random.fold_in(key, 1)).choice(left, rows, replace=False)
             part = jax.tree.map(lambda a: np.asarray(a)[few], pool)
@@ -144,7 +148,12 @@ class Learner:
         return pick(predictive, n, by=self.by, exclude=exclude, key=key)
 
     def teach(self, x: Any, y: Any, *, progress: bool | None = None) -> Posterior:
-        """Add labels and fit; Ctrl-C leaves the labels and the posterior there is.
+        """Add labels and fit; either both happen or, where an error is raised, neither.
+
+        One Ctrl-C ends a refit early: the labels are there, and the posterior is what the fit had
+        reached (``posterior.record.interrupted``). A second one raises, and nothing is changed. So
+        does the first with ``update="posterior_as_prior"``, where half a fit would be the prior of
+        all that follow.
 
         Args:
             x: inputs.
@@ -152,32 +161,42 @@ class Learner:
             progress: show the bar of the fit (default: where someone is watching).
         """
         x, y = self._checked(x, y)
-        if not same_structure(x, self.x) or y.shape[1:] != self.y.shape[1:]:
-            raise ValueError(
-                f"x and y must be like those before: y of shape {self.y.shape[1:]} an example, got "
-                f"{y.shape[1:]}"
-            )
-        self.x = jax.tree.map(lambda a, b: np.concatenate([a, b]), self.x, x)
-        self.y = np.concatenate([self.y, y])
-        self.rounds += 1
+        if not same_structure(x, self.x):
+            raise ValueError("x must have the same structure as the inputs before")
+        for name, before, now in (("x", self.x, x), ("y", self.y, y)):
+            old, new = ([a.shape[1:] for a in jax.tree.leaves(tree)] for tree in (before, now))
+            if old != new:
+                shown = [", ".join(map(str, shapes)) for shapes in (old, new)]
+                raise ValueError(
+                    f"{name} must be like those before: shape {shown[0]} an example, got {shown[1]}"
+                )
+        all_x = jax.tree.map(lambda a, b: np.concatenate([a, b]), self.x, x)
+        all_y = np.concatenate([self.y, y])
         if self.update == "refit":
-            x, y = self.x, self.y
-        self.posterior = self._fit(x, y, progress)
-        return self.posterior
+            x, y = all_x, all_y
+        posterior = self._fit(x, y, self.rounds + 1, progress)
+        self.x, self.y, self.posterior = all_x, all_y, posterior
+        self.rounds += 1
+        return posterior
 
     def _checked(self, x: Any, y: Any) -> tuple[Any, np.ndarray]:
         x, y, _ = unpack((x, y))
+        check_finite("x", x)
+        check_finite("y", y)
+        self.model.check(x, y)
         return jax.tree.map(np.asarray, x), np.asarray(y)
 
-    def _fit(self, x: Any, y: np.ndarray, progress: bool | None) -> Posterior:
+    def _fit(self, x: Any, y: np.ndarray, rounds: int, progress: bool | None) -> Posterior:
         model, last = self.model, getattr(self, "posterior", None)
-        if self.update == "posterior_as_prior" and last is not None:
+        chained = self.update == "posterior_as_prior"
+        if chained and last is not None:
             model = with_prior(model, last.as_prior())
         data = Padded((x, y), self._room(len(y)))
-        return fit(
-            model, data, self.method, init=last if self.init == "last" else None,
-            key=jax.random.fold_in(self.key, 2 * self.rounds), progress=progress, **self.options,
-        )  # fmt: skip
+        with whole_or_nothing() if chained else nullcontext():
+            return fit(
+                model, data, self.method, init=last if self.init == "last" else None,
+                key=jax.random.fold_in(self.key, 2 * rounds), progress=progress, **self.options,
+            )  # fmt: skip
 
     def _room(self, n: int) -> int:
         """Rows of the arrays: a power of two, and no fewer than a minibatch has."""

@@ -8,22 +8,39 @@ import numpy as np
 
 from .._checks import whole
 from ..data import as_inputs, unpack
+from ..fit import whole_or_nothing
 from ..metrics.inputs import aligned
 from ..progress import Bar
 from .learner import Learner
+
+# of px.metrics, and of what run computes by itself; a width alone is neither good nor bad
+LOWER_IS_BETTER = {"accuracy": False} | dict.fromkeys(
+    (
+        *("rmse", "root_mean_squared_error", "mean_absolute_error"),
+        *("negative_log_likelihood", "brier_score", "crps", "interval_score"),
+        *("expected_calibration_error", "adaptive_calibration_error"),
+        *("maximum_calibration_error", "quantile_calibration_error"),
+    ),
+    True,
+)
 
 
 class Curve(NamedTuple):
     """How a learner did: a score after each number of labels, and what it asked for.
 
-    ``labels`` and ``scores`` have one entry more than there were rounds, ``chosen`` the numbers of
-    inputs of the pool, an array a round; ``metric`` says what the scores are.
+    ``labels`` and ``scores`` have an entry for the start and one for each round, ``chosen`` the
+    numbers of inputs of the pool, an array a round; ``metric`` says what the scores are, and
+    ``lower_is_better`` which of them are good (``None``: by the metric's name, where ``px.metrics``
+    has it). After Ctrl-C, ``pending`` may hold the numbers and labels of a round that was asked for
+    and not yet learned, and a score may be missing: ``run(…, after=curve)`` begins with these.
     """
 
     labels: np.ndarray
     scores: np.ndarray
     chosen: tuple[np.ndarray, ...]
     metric: str
+    lower_is_better: bool | None = None
+    pending: tuple[np.ndarray, np.ndarray] | None = None
 
     def first(self, score: float, *, stays: bool = False) -> int | None:
         """The fewest labels at which the score was reached, or ``None``.
@@ -31,7 +48,14 @@ class Curve(NamedTuple):
         Curves are noisy, and the first time may be luck: with ``stays``, from where on it was
         never lost again.
         """
-        better = self.scores <= score if self.metric == "rmse" else self.scores >= score
+        lower = self.lower_is_better
+        if lower is None and self.metric not in LOWER_IS_BETTER:
+            raise ValueError(
+                f"lower_is_better: whether less or more of {self.metric!r} is better is not known; "
+                "give run, learning_curve or the curve lower_is_better=True or False"
+            )
+        lower = LOWER_IS_BETTER[self.metric] if lower is None else lower
+        better = self.scores <= score if lower else self.scores >= score
         if stays:
             better = np.logical_and.accumulate(better[::-1])[::-1]
         return int(self.labels[better.argmax()]) if better.any() else None
@@ -46,6 +70,7 @@ def run(
     n: int,
     test: tuple[Any, Any],
     metric: Callable[[Any, np.ndarray], float] | None = None,
+    lower_is_better: bool | None = None,
     candidates: int | None = None,
     after: Curve | None = None,
     progress: bool | None = None,
@@ -61,12 +86,16 @@ def run(
         test: ``(x, y)`` to score on; it decides nothing.
         metric: a function of the predictive and y; by default ``accuracy`` for classes and
             ``rmse`` for values.
+        lower_is_better: whether small values of an own metric are good, for ``Curve.first``; those
+            of ``px.metrics`` are known.
         candidates: score so many inputs of the pool, drawn anew each round (default: all).
         after: the curve of an earlier call with this learner and pool, to go on from.
         progress: show a bar (default: where someone is watching).
 
     Returns:
-        The curve; Ctrl-C ends the loop and gives what there is.
+        The curve of all whole rounds; Ctrl-C ends the loop. The learner is then what it was after
+        the last of them: no posterior of half a fit is kept, and labels that were asked for in
+        vain are in the curve, for the next call to learn from.
 
     Example:
         >>> import numpy as np
@@ -88,43 +117,50 @@ def run(
     if not callable(labels) and len(labels) != size:
         raise ValueError(f"labels must be a function or one for each of {size} inputs of the pool")
     asked = () if after is None else after.chosen
+    pending = None if after is None else after.pending
     free = size - sum(len(rows) for rows in asked)
-    if rounds * n > free:
-        raise ValueError(f"rounds × n = {rounds * n} is more than the pool has left, {free} inputs")
+    need = rounds * n if pending is None else len(pending[0]) + (rounds - 1) * n
+    if need > free:
+        raise ValueError(f"rounds × n = {need} is more than the pool has left, {free} inputs")
     x_test, y_test, _ = unpack(test, "test")
     name, score = _metric(metric, learner)
-    learner.room = max(learner.room, len(learner) + rounds * n)
+    learner.room = max(learner.room, len(learner) + need)
 
     def measure() -> float:
         predictive = learner.posterior.predict(x_test, samples=learner.samples, key=learner.key)
         return float(score(predictive, np.asarray(y_test)))
 
-    counts = [len(learner)] if after is None else list(after.labels)
+    counts = [] if after is None else list(after.labels)
     scores = [] if after is None else list(after.scores)
     chosen = list(asked)
     with Bar(progress) as bar:
         try:
-            if after is None:
+            if len(scores) == len(chosen):  # the start, or the round that Ctrl-C left without one
                 scores.append(measure())
+                counts.append(len(learner))
             bar.phase("asking", rounds, 0)
             for i in range(rounds):
-                done = np.concatenate([*chosen, np.zeros(0, np.int64)]).astype(np.int64)
-                rows = learner.query(pool, n, exclude=done, candidates=candidates)
-                found = labels(rows) if callable(labels) else np.asarray(labels)[rows]
-                learner.teach(
-                    jax.tree.map(lambda a, rows=rows: np.asarray(a)[rows], pool), found,
-                    progress=False,
-                )  # fmt: skip
+                if pending is None:
+                    done = np.concatenate([*chosen, np.zeros(0, np.int64)]).astype(np.int64)
+                    rows = learner.query(pool, n, exclude=done, candidates=candidates)
+                    found = labels(rows) if callable(labels) else np.asarray(labels)[rows]
+                    pending = rows, np.asarray(found)
+                rows, found = pending
+                x = jax.tree.map(lambda a, rows=rows: np.asarray(a)[rows], pool)
+                # the next question is not to be one of a posterior that is half trained
+                with whole_or_nothing():
+                    learner.teach(x, found, progress=False)
                 chosen.append(rows)
-                if learner.posterior.record.interrupted:
-                    break
+                pending = None
                 scores.append(measure())
                 counts.append(len(learner))
                 bar.update(i + 1, {"labels": np.array([counts[-1]]), name: np.array([scores[-1]])})
         except KeyboardInterrupt:
             pass
-    kept = len(scores)
-    return Curve(np.array(counts[:kept]), np.array(scores), tuple(chosen), name)
+    kept = len(counts)
+    return Curve(
+        np.array(counts), np.array(scores[:kept]), tuple(chosen), name, lower_is_better, pending
+    )
 
 
 def _metric(metric: Any, learner: Learner) -> tuple[str, Callable[[Any, np.ndarray], float]]:

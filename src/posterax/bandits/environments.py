@@ -15,6 +15,8 @@ import numpy as np
 from .._checks import fraction
 from .base import Environment, Interaction
 
+NO_NUMBER = ("na", "n/a", "nan", "null", "none")  # in a column of numbers: missing
+
 
 class Table(Environment):
     """Rows with a class each; see [`from_table`][posterax.bandits.from_table] for what is paid."""
@@ -67,7 +69,7 @@ def from_table(
         x: contexts: a data frame, or an array (N, features). Numbers are standardised, a missing
             one is the mean and marked in a column of its own; every other column becomes a column
             of zeros and ones for each value, a missing one being a value like any other.
-        y: (N,) classes, of any type; they are put in sorted order.
+        y: (N,) classes, of any type, none missing; they are put in sorted order.
         rewards: (classes, actions): what each action pays for each class (default: the actions are
             the classes, and the right one pays 1).
         otherwise: (classes, actions): what is paid instead now and then, where pay is a gamble.
@@ -89,6 +91,7 @@ def from_table(
         raise ValueError(
             f"y must have one class for each of the {len(contexts)} rows of x, got {values.shape}"
         )
+    _check_labels(values)
     values = values.astype(str) if values.dtype == object else values
     classes, labels = np.unique(values, return_inverse=True)
     paid = np.eye(len(classes)) if rewards is None else np.asarray(rewards, np.float32)
@@ -115,7 +118,8 @@ def from_csv(path: Any, label: str, **options: Any) -> Table:
     """A CSV file (also a compressed one) with a column of classes, as a bandit.
 
     Args:
-        path: the file; the first line names the columns. ``?`` and empty cells are missing.
+        path: the file; the first line names the columns. ``?`` and empty cells are missing, and
+            words such as ``NA`` where all else in a column is numbers; elsewhere they are values.
         label: the column of the classes; rows without one are left out.
         options: of [`from_table`][posterax.bandits.from_table].
 
@@ -129,15 +133,49 @@ def from_csv(path: Any, label: str, **options: Any) -> Table:
     """
     import pandas as pd
 
-    frame = pd.read_csv(path, na_values=["?"], skipinitialspace=True)
+    start = path.tell() if hasattr(path, "seek") else 0
+    # pandas would give the second of two columns with one name another
+    header = pd.read_csv(path, header=None, nrows=1, dtype=str, skipinitialspace=True)
+    _check_names(pd.Index(header.iloc[0].dropna()))
+    if hasattr(path, "seek"):
+        path.seek(start)
+    frame = pd.read_csv(path, keep_default_na=False, na_values=["?", ""], skipinitialspace=True)
+    for name in frame.columns.drop(label, errors="ignore"):
+        if not pd.api.types.is_numeric_dtype(frame[name]):
+            frame[name] = _numbers_or_words(frame[name])
     return _labelled(frame, label, **options)
+
+
+def _numbers_or_words(column: Any) -> Any:
+    """A column of text as numbers, where it has some and nothing else but words for missing."""
+    import pandas as pd
+
+    known = column[column.notna() & ~column.astype(str).str.lower().isin(NO_NUMBER)]
+    numbers = pd.to_numeric(known, errors="coerce")
+    return numbers.reindex(column.index) if len(known) and numbers.notna().all() else column
 
 
 def _labelled(frame: Any, label: str, **options: Any) -> Table:
     if label not in frame:
         raise ValueError(f"label must be one of the columns {list(frame)}, got {label!r}")
+    _check_names(frame.columns)
     frame = frame[frame[label].notna()]
     return from_table(frame.drop(columns=label), frame[label].to_numpy(), **options)
+
+
+def _check_names(columns: Any) -> None:
+    twice = columns[columns.duplicated()]
+    if len(twice):
+        raise ValueError(f"there is more than one column {twice[0]!r}: give each a name of its own")
+
+
+def _check_labels(values: np.ndarray) -> None:
+    import pandas as pd
+
+    missing = np.flatnonzero(pd.isna(values))
+    if len(missing):
+        rows = ", ".join(map(str, missing[:5])) + (", …" if len(missing) > 5 else "")
+        raise ValueError(f"y: no class in {len(missing)} rows ({rows}); leave them out")
 
 
 def encode(x: Any) -> np.ndarray:
@@ -157,6 +195,8 @@ def encode(x: Any) -> np.ndarray:
     frame = x if isinstance(x, pd.DataFrame) else pd.DataFrame(np.asarray(x))
     if not len(frame) or not len(frame.columns):
         raise ValueError(f"x needs at least one row and one column, got {frame.shape}")
+    _check_names(frame.columns)
+    frame = frame.infer_objects()  # numbers in arrays of objects are numbers
     parts = []
     for name in frame:
         column = frame[name]

@@ -1,12 +1,18 @@
 r"""What learns the rewards: a network, a method of inference, and the steps between interactions.
 
 After each interaction come ``updates`` minibatches from the replay buffer, by the method's own
-steps. The objective is that of ``px.fit`` on what the buffer holds, N interactions: minibatches of
-B rows weigh their likelihood so that its mean counts, and the KL or the prior counts as 1/N.
+steps. On B of its rows they minimise, for Bayes by Backprop,
+
+    (1/B) Σ_b −log p(r_b | x_b, a_b, w) + KL(q ‖ p) / N,  w ~ q
+
+and other methods their own objective per data point, with the prior or its like by 1/N. N is the
+number of interactions in the buffer, as if there had been no others, or, ``data_size="seen"``, of
+all so far: those in the buffer then stand for all.
 """
 
 import dataclasses
 from functools import lru_cache, partial
+from math import prod
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -16,10 +22,10 @@ import numpy as np
 
 from .._tree import is_key
 from ..data import Batch
-from ..infer import IVON, BayesByBackprop, MaximumLikelihood
+from ..infer import IVON, SGHMC, SGLD, BayesByBackprop, MaximumLikelihood
 from ..infer.adam import Elementwise
 from ..infer.base import Draw, Method, Phase, Plan, Start
-from ..likelihoods import Gaussian
+from ..likelihoods import Gaussian, Likelihood
 from ..model import Model
 from ..networks import MLP
 from ..posteriors import Posterior
@@ -28,7 +34,8 @@ from ..predictive import Targets
 from ..priors import Gaussian as GaussianPrior
 from .networks import PerAction, flat
 
-NOISE = 0.5  # of standardised rewards
+NOISE = 0.1  # of standardised rewards
+SCALE = 0.3  # of the prior
 
 
 class Learned(NamedTuple):
@@ -71,26 +78,33 @@ class Learner(eqx.Module):
 
     # -- the model
 
+    def _likelihood(self) -> Likelihood:
+        given = self.settings.network
+        if isinstance(given, Model):
+            return given.likelihood
+        return Gaussian(NOISE) if self.settings.likelihood is None else self.settings.likelihood
+
     def _sizes(self) -> tuple[int, int]:
+        each = prod(self._likelihood().outputs_for((1,)))  # two where it predicts its noise
         if self.settings.heads == "per_action":
-            return self.features, self.actions
-        return self.features + self.actions, 1
+            return self.features, each * self.actions
+        return self.features + self.actions, each
 
     def _wanted(self) -> str:
+        outputs = self._sizes()[1]
         if self.settings.heads == "per_action":
-            return f"{self.features} inputs (the context) and {self.actions} outputs (the actions)"
+            return f"{self.features} inputs (the context) and {outputs} outputs (for the actions)"
         return (
             f"{self.features} + {self.actions} inputs (the context and the action as zeros and a "
-            "one) and one output"
+            f"one) and {'one output' if outputs == 1 else f'{outputs} outputs'}"
         )
 
     def _model(self) -> Model:
         settings, given = self.settings, self.settings.network
         if not isinstance(given, Model):
             made = self._mlp() if given is None else given
-            prior = GaussianPrior(1.0) if settings.prior is None else settings.prior
-            likelihood = Gaussian(NOISE) if settings.likelihood is None else settings.likelihood
-            given = Model(made, prior, likelihood)
+            prior = GaussianPrior(SCALE) if settings.prior is None else settings.prior
+            given = Model(made, prior, self._likelihood())
         if settings.heads == "per_action":
             network = PerAction(given.network, self.features)
             given = eqx.tree_at(lambda m: m.network, given, network)
@@ -119,27 +133,30 @@ class Learner(eqx.Module):
 
     # -- training, within a compiled program
 
-    def _plan(self, filled: Any) -> Plan:
+    def _plan(self, filled: Any, seen: Any) -> Plan:
         settings = self.settings
-        total = jnp.maximum(jnp.asarray(filled, jnp.result_type(float)), 1)
+        counted = seen if settings.data_size == "seen" else filled
+        total = jnp.maximum(jnp.asarray(counted, jnp.result_type(float)), 1)
+        held = jnp.maximum(jnp.asarray(filled, jnp.int32), 1)
         shape = (settings.batch_size, self.features + self.actions)
         return Plan(
             total,
-            jnp.ceil(total / settings.batch_size).astype(jnp.int32),
+            -(-held // settings.batch_size),
             jnp.asarray(settings.updates * settings.buffer, jnp.int32),
             settings.batch_size,
             self.targets,
             inputs=jax.ShapeDtypeStruct(shape, total.dtype),
         )
 
-    def phase(self, filled: Any) -> Phase:
-        """The method's one phase, for so many interactions in the buffer."""
-        return self.method.phases(self.model, self._plan(filled))[0]
+    def phase(self, filled: Any, seen: Any) -> Phase:
+        """The method's one phase, for so many interactions in the buffer and so many in all."""
+        return self.method.phases(self.model, self._plan(filled, seen))[0]
 
     def _check_method(self) -> None:
         """Refuse what has more than one phase, or needs all data at each step."""
         one = self.method.counts == "epochs" and not self.method.full_batch
-        if not one or len(self.method.phases(self.model, self._plan(self.settings.buffer))) > 1:
+        full = self._plan(self.settings.buffer, self.settings.buffer)
+        if not one or len(self.method.phases(self.model, full)) > 1:
             raise ValueError(
                 f"method: {self.method.label()} does not learn from minibatches alone; give "
                 "refit_every=, after how many interactions to fit it anew to the buffer"
@@ -148,7 +165,7 @@ class Learner(eqx.Module):
     def init(self, key: jax.Array) -> Learned:
         """Before the first interaction."""
         start_key, init_key = jax.random.split(key)
-        phase = self.phase(1)
+        phase = self.phase(1, 1)
         start = self.start(start_key)
         # a method of several members or chains makes a start for each, of the network's own
         state = phase.init(start, None, init_key)
@@ -166,15 +183,16 @@ class Learner(eqx.Module):
         """All minibatches of one interaction."""
         settings = self.settings
         rows_key, steps_key = jax.random.split(key)
-        phase = self.phase(replay.filled)
+        phase = self.phase(replay.filled, replay.seen)
         size, batches = settings.batch_size, phase.plan.batches
         rows = replay.rows((settings.updates, size), rows_key)
         # gathered for all steps at once: fewer, larger kernels
         x, y = replay.inputs[rows], (replay.rewards[rows] - shift) / scale
         y = y.reshape(*y.shape, *self.targets.inner)
+        # whatever N is, the mean over the minibatch counts
         weight = jnp.full(size, phase.plan.total / (batches * size))
         keys = jax.random.split(steps_key, settings.updates)
-        given = (x, y, rows, jnp.arange(settings.updates) % batches, keys)
+        given = (x, y, rows, replay.numbers(settings.updates, batches), keys)
 
         def step(learned: Learned, given: Any) -> tuple[Learned, None]:
             x, y, rows, i, key = given
@@ -185,20 +203,21 @@ class Learner(eqx.Module):
 
     # -- what is believed
 
-    def posterior(self, learned: Any, filled: Any) -> Posterior:
+    def posterior(self, learned: Any, replay: Any) -> Posterior:
         """Of the phase's state; or what a fit has found."""
         if isinstance(learned, Posterior):
             return learned
         draws = learned.draw
         if draws is not None:
             draws = Draw(*jax.tree.map(lambda a: a[:, None], tuple(draws)))
-        return self.phase(filled).finish(learned.state, draws)
+        return self.phase(replay.filled, replay.seen).finish(learned.state, draws)
 
     def values(
-        self, posterior: Posterior, context: jax.Array, samples: int, key: jax.Array
+        self, posterior: Posterior, context: jax.Array, key: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         """What each action is expected to pay under each of several draws, and their weights."""
-        ids, weights = pick(posterior, samples, key)
+        settings = self.settings
+        ids, weights = pick(posterior, settings.samples, key, at_random=settings.at_random)
         repeated = jnp.broadcast_to(context, (self.actions, self.features))
         x = jnp.concatenate([repeated, jnp.eye(self.actions, dtype=context.dtype)], axis=1)
         # the shared products of a symmetric posterior are for opposite pairs, which are no choice
@@ -229,18 +248,20 @@ def _kept(settings: Any, features: int, actions: int) -> Learner:
     return Learner(settings, features, actions)
 
 
-def pick(posterior: Posterior, samples: int, key: jax.Array) -> tuple[Any, jax.Array]:
-    """Identities of draws at random, and their weights.
+def pick(
+    posterior: Posterior, samples: int, key: jax.Array, *, at_random: bool
+) -> tuple[Any, jax.Array]:
+    """Identities of draws, and their weights.
 
-    Posteriors that are draws already name them evenly, the same ones every time: of those, take
-    some at random.
+    Of posteriors that are draws already all are taken, with their weights; or ``at_random`` some
+    of them, each as often as it weighs.
     """
     pick_key, draw_key = jax.random.split(key)
     ids, weights = posterior.particles(draw_key, samples)
     if any(is_key(leaf) for leaf in jax.tree.leaves(ids)):
         return ids, weights
     ids, weights = posterior.particles(draw_key, None)
-    if len(weights) == 1:  # a point: every draw would be the same network again
+    if len(weights) == 1 or not at_random:  # of a point every draw is the same network again
         return ids, weights
     index = jax.random.choice(pick_key, len(weights), (samples,), p=weights)
     return jax.tree.map(lambda a: a[index], ids), jnp.full(samples, 1 / samples)
@@ -257,6 +278,22 @@ def treats_each_weight_alone(method: Method) -> bool:
 
 
 def constant_rate(method: Method) -> Method:
-    """The method without a schedule: in a loop without end there is nothing to fall to."""
-    falls = getattr(method, "schedule", None) == "cosine"
-    return dataclasses.replace(method, schedule="constant") if falls else method  # type: ignore[call-arg]
+    """The method without a schedule: in a loop without end there is nothing to fall to.
+
+    Example:
+        >>> import posterax as px
+        >>> from posterax.bandits.learner import constant_rate
+        >>> constant_rate(px.DeepEnsemble(inside=px.MaximumAPosteriori())).inside.schedule
+        'constant'
+    """
+    known: Any = method
+    inside = getattr(known, "inside", None)
+    if isinstance(inside, Method):  # it brings its own
+        return dataclasses.replace(known, inside=constant_rate(inside))
+    schedule = getattr(known, "schedule", "constant")
+    if isinstance(known, SGLD | SGHMC) and schedule != "constant":
+        raise ValueError(
+            f"method: schedule={schedule!r} of {known.label()} goes by the length of a fit, and a "
+            "bandit has none: give it schedule='constant', or give refit_every="
+        )
+    return dataclasses.replace(known, schedule="constant") if schedule == "cosine" else known

@@ -10,6 +10,7 @@ import numpy as np
 
 from .._checks import whole
 from .._keys import KeyLike, as_key
+from ..fit import whole_or_nothing
 from .base import Policy
 from .loop import first_keys, first_state, refit_key, step_keys
 
@@ -95,7 +96,9 @@ class Agent:
         self.updates += 1
         every = self.policy.refit_every
         if every is not None and self.updates % every == 0:
-            self.state = self.policy.refit(self.state, refit_key(self.course, self.updates - 1))
+            key = refit_key(self.course, self.updates - 1)
+            with whole_or_nothing():  # Ctrl-C raises, and leaves what was known before
+                self.state = self.policy.refit(self.state, key)
 
     def save(self, path: str | Path) -> None:
         """Write all it has learned to one file (safetensors with a JSON header)."""

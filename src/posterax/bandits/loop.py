@@ -11,7 +11,7 @@ import numpy as np
 
 from .._checks import whole
 from .._keys import KeyLike, as_key
-from ..fit import _interruptible
+from ..fit import interruptible, whole_or_nothing
 from ..progress import Bar
 from .base import Environment, Policy
 
@@ -170,13 +170,12 @@ class _Runs:
             done = [self._advance_one(r, *span) for r in each]
         else:
             done = list(self.threads.map(lambda r: self._advance_one(r, *span), each))
-        rows = jax.tree.map(lambda *a: np.stack([x[: stop - start] for x in a]), *done)
-        every = self.policy.refit_every
-        if every is not None and stop % every == 0:
-            for r in each:
-                key = refit_key(self.courses[r], stop - 1)
-                self.states[r] = self.policy.refit(self.states[r], key)
-        return rows
+        return jax.tree.map(lambda *a: np.stack([x[: stop - start] for x in a]), *done)
+
+    def refit(self, stop: int) -> None:
+        """A fit for every run, after ``stop`` interactions."""
+        for r, course in enumerate(self.courses):
+            self.states[r] = self.policy.refit(self.states[r], refit_key(course, stop - 1))
 
     def _advance_one(self, r: int, start: jax.Array, stop: jax.Array) -> Told:
         fixed = (self.environment, self.policy, self.courses[r], start, stop)
@@ -232,7 +231,7 @@ def play(
     steps, runs = whole("steps", steps), whole("runs", runs)
     base = as_key(key)
     every = policy.refit_every
-    with Bar(progress) as bar, _interruptible() as interrupted:
+    with Bar(progress) as bar, interruptible() as interrupted:
         bar.phase(type(policy).__name__, steps, 0)
         all_runs = _Runs(environment, policy, [jax.random.fold_in(base, r) for r in range(runs)])
         parts: list[Told] = []
@@ -250,5 +249,12 @@ def play(
                 # the first chunk compiles, so it says nothing about speed
                 length = 8 if len(parts) == 1 else max(1, min(wanted, 4 * taken, MOST))
                 bar.update(t, {"regret": np.asarray(parts[-1].regret)})
+                if every is not None and t % every == 0 and t < steps and not interrupted():
+                    try:
+                        with whole_or_nothing():
+                            all_runs.refit(t)
+                    except KeyboardInterrupt:
+                        if not interrupted():  # whoever called wants all or nothing
+                            raise
     joined = jax.tree.map(lambda *a: np.concatenate(a, axis=1), *parts)
     return Played(*joined)

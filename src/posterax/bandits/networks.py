@@ -17,7 +17,8 @@ from ..priors import Gaussian, Laplace, ScaleMixture, is_prior
 class PerAction(Network):
     """A network with an output for each action: that of the action which was taken.
 
-    Inputs are the context and, after it, the action as zeros and a one.
+    Inputs are the context and, after it, the action as zeros and a one. Where the likelihood reads
+    k numbers, the first output of every action comes first, then the second of every action, ….
     """
 
     inner: Network
@@ -44,7 +45,8 @@ class PerAction(Network):
     ) -> tuple[Any, Any]:
         context, action = x[:, : self.features], x[:, self.features :]
         outputs, state = self.inner.apply(params, state, context, key, training, dropout)
-        return jnp.sum(outputs * action, axis=-1, keepdims=True), state
+        by_action = outputs.reshape(len(outputs), -1, action.shape[1])
+        return jnp.sum(by_action * action[:, None], axis=-1), state
 
 
 WIDTH = 128  # a CPU that shares rows among its cores still has whole vectors of this length

@@ -5,7 +5,7 @@ weights, by any method of posterax, says how far that is known.
 """
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._checks import above_zero, whole
+from ..data import Padded, bucket
 from ..infer import BayesByBackprop
 from ..infer.base import Method, choose
 from ..likelihoods import Likelihood
@@ -63,14 +64,18 @@ class Neural(Policy):
     buffer: int = 4096
     batch_size: int = 64
     updates: int = 64
+    data_size: str = "buffer"
     reward_scale: float | None = None
     refit_every: int | None = None  # type: ignore[misc]
     epochs: float | None = None
+
+    at_random: ClassVar[bool] = False  # whether stored draws are chosen among, or all averaged
 
     def __check_init__(self) -> None:
         for name in ("buffer", "batch_size", "updates", "samples"):
             whole(name, getattr(self, name))
         choose("heads", self.heads, ("joint", "per_action"))
+        choose("data_size", self.data_size, ("buffer", "seen"))
         if self.method is not None and not isinstance(self.method, Method):
             raise TypeError(
                 "method must be an inference method such as px.BayesByBackprop(), got "
@@ -87,10 +92,11 @@ class Neural(Policy):
         for name in ("prior", "likelihood"):
             if isinstance(self.network, Model) and getattr(self, name) is not None:
                 raise ValueError(f"{name}: the model has its own, leave {name} out")
+        self.inference()  # refuses a schedule that the loop cannot follow
 
     def default_method(self) -> Method:
         """What trains the network where no method is given."""
-        return BayesByBackprop(learning_rate=1e-3, schedule="constant", initial_rho=-4.0)
+        return BayesByBackprop(learning_rate=3e-4, schedule="constant", initial_rho=-5.0)
 
     def inference(self) -> Method:
         """The method, as the loop uses it."""
@@ -119,8 +125,8 @@ class Neural(Policy):
         if state.learned is None:  # nothing is known before the first fit
             return jax.random.randint(luck, (), 0, actions)
         learner = self._learner(state)
-        posterior = learner.posterior(state.learned, state.replay.filled)
-        values, weights = learner.values(posterior, context, self.samples, draw_key)
+        posterior = learner.posterior(state.learned, state.replay)
+        values, weights = learner.values(posterior, context, draw_key)
         return self.among(self.preference(values, weights), luck)
 
     def preference(self, values: jax.Array, weights: jax.Array) -> jax.Array:
@@ -160,16 +166,21 @@ class Neural(Policy):
 
     def refit(self, state: NeuralState, key: jax.Array) -> NeuralState:
         from ..fit import fit
+        from ..prepare import SHARED_ROWS
 
         learner = self._learner(state)
-        filled, seen = int(state.replay.filled), state.replay.seen
-        shift, scale = self.standard(state.moments, seen)
+        filled, seen = int(state.replay.filled), int(state.replay.seen)
+        shift, scale = self.standard(state.moments, state.replay.seen)
         x = np.asarray(state.replay.inputs)[:filled]
         y = (np.asarray(state.replay.rewards)[:filled] - np.asarray(shift)) / np.asarray(scale)
         options: dict[str, Any] = {} if self.epochs is None else {"epochs": self.epochs}
+        # with room to grow, so that few fits compile anew
+        room = bucket(filled) if filled > SHARED_ROWS else 1 << (filled - 1).bit_length()
         if not learner.method.full_batch:
-            options["batch_size"] = min(self.batch_size, filled)
-        found = fit(learner.model, (x, y), learner.method, key=key, progress=False, **options)
+            options["batch_size"], room = self.batch_size, max(room, 2 * self.batch_size)
+        counted = seen if self.data_size == "seen" else filled
+        data = Padded((x, y, np.full(filled, counted / filled, y.dtype)), room)
+        found = fit(learner.model, data, learner.method, key=key, progress=False, **options)
         return state._replace(learned=own_copy(found.bare()))
 
 

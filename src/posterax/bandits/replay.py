@@ -48,6 +48,14 @@ class Replay(NamedTuple):
         place = jnp.arange(count, dtype=jnp.int32) % filled
         return shuffle(place, filled, key).reshape(shape)
 
+    def numbers(self, count: int, batches: Any) -> jax.Array:
+        """Which minibatch of a pass each of the next ``count`` is, from 0 to ``batches`` − 1.
+
+        Counted on from one interaction to the next: each number comes equally often whether or
+        not ``count`` is a multiple of ``batches``, so that shares of the KL by number add up to 1.
+        """
+        return (self.seen % batches * count + jnp.arange(count, dtype=jnp.int32)) % batches
+
 
 def empty(capacity: int, inputs: int, dtype: Any = jnp.float32) -> Replay:
     """A buffer before the first interaction.

@@ -5,9 +5,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from .. import files, infer, networks
+from .._checks import whole
 from .._version import __version__
 from ..checkpoint import FORMAT, CheckpointError, pack, read, settings_fingerprint, unpack, write
 from ..infer.base import Method
@@ -82,7 +84,7 @@ def load(path: str | Path, *, policy: Policy | None = None) -> Agent:
         return _rebuild(path, arrays, header, about, policy)
     except CheckpointError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         raise CheckpointError(f"{path}: damaged or inconsistent ({error!r})") from error
 
 
@@ -101,12 +103,13 @@ def _rebuild(
         )
     policy = _make(about["policy"]) if policy is None else policy
     agent = Agent(policy, about["features"], about["actions"])
-    agent.choices, agent.updates = int(about["choices"]), int(about["updates"])
+    for name in ("choices", "updates"):
+        setattr(agent, name, whole(name, about[name], least=0))
     agent.course = unpack(agent.course, arrays, "course", path)
     state = unpack(_apart(agent.state)[0], arrays, "agent", path)
     if "posterior" in header:
         model = learner_of(policy, agent.features, agent.actions).model
-        found = files.load(path, model=model).bare()
+        found = files.rebuild(arrays, header, model, path).bare()
         state = state._replace(learned=own_copy(found))
     agent.state = state
     return agent
@@ -126,9 +129,16 @@ def _apart(state: Any) -> tuple[Any, Posterior | None]:
 def _by_name(policy: Policy) -> Any:
     """A policy in JSON, or ``None`` where something in it is the user's own."""
     try:
-        return json.loads(json.dumps(_describe(policy)))
+        return json.loads(json.dumps(_describe(policy), default=_number))
     except _Own:
         return None
+
+
+def _number(value: Any) -> Any:
+    """A number of numpy's or JAX's own type, as Python has it."""
+    if isinstance(value, np.generic | np.ndarray | jax.Array) and np.ndim(value) == 0:
+        return np.asarray(value).item()
+    raise _Own
 
 
 def _describe(value: Any) -> Any:
@@ -136,18 +146,20 @@ def _describe(value: Any) -> Any:
         return value
     if isinstance(value, tuple | list):
         return {"tuple": [_describe(v) for v in value]}
+    if isinstance(value, np.generic | np.ndarray | jax.Array):
+        return _number(value)
     node: Any = None
     if isinstance(value, Prior):
         node = {"prior": files.describe_prior(value)}
     elif isinstance(value, Likelihood):
-        node = {"likelihood": files._call(value, files._LIKELIHOODS, skip=("cholesky",))}
+        node = {"likelihood": files.as_call(value, files.LIKELIHOODS, skip=("cholesky",))}
     elif isinstance(value, Policy | Method):
         kind, known = ("policy", _POLICIES) if isinstance(value, Policy) else ("method", _METHODS)
         name = type(value).__name__
         if known.get(name) is type(value):
             fields = [f.name for f in dataclasses.fields(value) if f.init]
             node = {kind: name, "with": {n: _describe(getattr(value, n)) for n in fields}}
-    elif networks.BY_NAME.get(type(value).__name__) is type(value) and files._has_config(value):
+    elif networks.BY_NAME.get(type(value).__name__) is type(value) and files.has_config(value):
         node = {"network": type(value).__name__, "with": value.config()}
     if node is None or None in node.values():
         raise _Own
@@ -163,7 +175,7 @@ def _make(node: Any) -> Any:
         return files.make_prior(node["prior"])
     if "likelihood" in node:
         stored = node["likelihood"]
-        return files._LIKELIHOODS[stored["name"]](**stored["arguments"])
+        return files.LIKELIHOODS[stored["name"]](**stored["arguments"])
     if "network" in node:
         return networks.BY_NAME[node["network"]](**node["with"], key=0)
     known = _POLICIES[node["policy"]] if "policy" in node else _METHODS[node["method"]]

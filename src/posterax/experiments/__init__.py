@@ -4,10 +4,9 @@ Each is a module with ``run``, which trains and measures, and one that makes tab
 what was found. A new one is a line in ``EXPERIMENTS``.
 """
 
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .store import Store
 from .watch import Watch
@@ -19,7 +18,7 @@ class Experiment(NamedTuple):
     """Where an experiment's functions are; imported when it runs."""
 
     summary: str
-    module: str  # run(budget, seeds, say, keep) → Store
+    module: str  # run(budget, seeds, keep) → Store
     report: str  # summary(store) → dict, page(store) → Markdown, draw(store, path)
     seeds: int = 5  # repetitions, where the user does not say
 
@@ -31,15 +30,15 @@ EXPERIMENTS = {
     ),
     "letters": Experiment(
         "an ensemble of MLPs on MNIST tells notMNIST's letters from digits",
-        "letters", "letters_report",
+        "letters", "letters_report", seeds=3,
     ),
     "mnist": Experiment(
         "MNIST by two layers: maximum likelihood, dropout, Bayes by Backprop with two priors",
-        "mnist", "mnist_report",
+        "mnist", "mnist_report", seeds=3,
     ),
     "pruning": Experiment(
         "the same network without 50, 75, 95 and 98 % of its weights",
-        "pruning", "pruning_report",
+        "pruning", "pruning_report", seeds=3,
     ),
     "active": Experiment(
         "MNIST from 20 labels to 1000: asking by BALD against asking at random",
@@ -66,7 +65,6 @@ def reproduce(
     *,
     budget: str = "cpu",
     seeds: int | None = None,
-    say: Callable[[str], Any] = lambda line: None,
     watch: Watch | None = None,
 ) -> Store:
     """Run an experiment, or go on with one that was stopped, and write what was found.
@@ -81,7 +79,6 @@ def reproduce(
         budget: ``"quick"`` (seconds, to try it), ``"cpu"`` (about ten minutes on two cores) or
             ``"full"`` (a GPU).
         seeds: repetitions (default: the experiment's own number).
-        say: called with a line of progress.
         watch: what shows how far the run is.
 
     Example:
@@ -98,7 +95,7 @@ def reproduce(
     report = import_module(f".{experiment.report}", __name__)
     path = None if out is None else out / f"{name}.json"
     store = module.run(
-        budget, seeds or experiment.seeds, say, lambda settings: Store(path, settings, watch)
+        budget, seeds or experiment.seeds, lambda settings: Store(path, settings, watch)
     )
     store.content["summary"] = report.summary(store)
     store.write()

@@ -86,9 +86,7 @@ BUDGETS = {
 }  # fmt: skip
 
 
-def run(
-    budget: str, seeds: int, say: Callable[[str], None], keep: Callable[[dict[str, Any]], Store]
-) -> Store:
+def run(budget: str, seeds: int, keep: Callable[[dict[str, Any]], Store]) -> Store:
     """The study that chooses the settings, then each arm with each seed."""
     size = BUDGETS[budget]
     digits = load("mnist")
@@ -100,11 +98,9 @@ def run(
     pool, test = _split(digits, size)
     held = _part(digits.x, digits.y, len(digits.y) - HELD + spread(HELD, size.test), size)
     for settings in size.grid:
-        say(f"study: {name(settings)}")
         store.get(f"study/{name(settings)}", partial(study, pool, held, size, settings))
     settings = chosen(store, size)
     for arm, seed in arms:
-        say(f"seed {seed}: {arm}")
         store.get(f"{arm}/{seed}", partial(one, pool, test, size, settings, arm, seed))
     return store
 

@@ -22,6 +22,7 @@ from ..infer import BayesByBackprop, MaximumLikelihood
 from ..infer.adam import adam
 from ..likelihoods import Gaussian
 from .store import Store
+from .tables import OPENML, table
 
 MARKS = (100, 1_000, 5_000, 10_000, 20_000, 50_000)  # where the regret is tabled
 POINTS = 100  # of a curve that is kept
@@ -118,11 +119,11 @@ def policy(name: str, settings: Settings, size: Budget, updates: int) -> Policy:
     )
 
 
-def run(
-    budget: str, seeds: int, say: Callable[[str], None], keep: Callable[[dict[str, Any]], Store]
-) -> Store:
+def run(budget: str, seeds: int, keep: Callable[[dict[str, Any]], Store]) -> Store:
     """The mushrooms by all policies, then the other environments."""
     size = BUDGETS[budget]
+    for name in OPENML.keys() & {"mushroom", *size.worlds}:
+        table(name)  # what is missing is told before anything is trained
     chosen = {"chosen": CHOSEN._asdict(), "others": OTHERS._asdict(), "point rate": POINT_RATE}
     store = keep({"budget": budget, "runs": seeds, **size._asdict(), **chosen})
     asked: dict[str, Callable[[], dict[str, Any]]] = {}
@@ -143,7 +144,6 @@ def run(
             )  # fmt: skip
     store.expect(asked)
     for name, ask in asked.items():
-        say(name)
         store.get(name, ask)
     return store
 
@@ -153,8 +153,6 @@ def one(
 ) -> dict[str, Any]:
     """Some runs of a policy: regret at the marks, and the curve of each run at fewer points."""
     played = bandits.play(make(), chooser, steps, runs=runs, key=key, progress=False)
-    if played.steps < steps:
-        raise KeyboardInterrupt  # half a curve is no result
     return thinned(played.cumulative)
 
 

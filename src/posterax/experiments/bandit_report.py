@@ -148,10 +148,15 @@ def draw(store: Store, path: Path) -> None:
     for i, part in enumerate(("mushroom", *worlds)):
         axes = figure.add_subplot(grid[0, :] if i == 0 else grid[1, i - 1])
         curves = {name: (run["after"], run["curves"]) for name, run in _of(store, part).items()}
+        if i == 0 and (most := max(np.max(runs) for _, runs in curves.values())) > 1_000:
+            axes.set_ylim(100, 1.5 * most)  # what the first interactions cost is no news
         regret(axes, curves, log=i == 0, names=i == 0, styles=styles, title=part)
+        axes.xaxis.set_major_formatter("{x:,.0f}")
         if i:
             axes.set_ylabel("cumulative regret" if i == 1 else "")
-            axes.locator_params(nbins=4)
+            axes.locator_params(axis="y", nbins=4)
+            axes.yaxis.set_major_formatter("{x:,.0f}")
+            axes.set_xticks(np.linspace(0, axes.get_xlim()[1], 3))
             lines, names = axes.get_legend_handles_labels()
             shown |= dict(zip(names, lines, strict=True))
     figure.legend(shown.values(), shown, loc="outside lower center", ncols=5, frameon=False)

@@ -54,20 +54,21 @@ BUDGETS = {
 }
 
 
-def run(
-    budget: str, seeds: int, say: Callable[[str], None], keep: Callable[[dict[str, Any]], Store]
-) -> Store:
+def run(budget: str, seeds: int, keep: Callable[[dict[str, Any]], Store]) -> Store:
     """The ensemble for every seed, and with ``full`` the study that chose its prior."""
     size = BUDGETS[budget]
     digits, clothes, letters = load("mnist"), load("fashion_mnist"), load("notmnist_test")
     store = keep({"budget": budget, **size._asdict()})
+    store.expect(
+        [f"study/{scale}" for scale in (SCALES if size.study else ())]
+        + [f"letters/{seed}" for seed in range(seeds)]
+    )
     x, y, held = inputs(digits.x[:-HELD]), digits.y[:-HELD], inputs(digits.x[-HELD:])
     if size.study:
         few = (x[:STUDY_IMAGES], y[:STUDY_IMAGES])
         known = (held[:STUDY_HELD], digits.y[-HELD:][:STUDY_HELD])
         no_digits = {"Fashion-MNIST": inputs(clothes.x[:STUDY_HELD])}
         for scale in SCALES:
-            say(f"study: prior {scale}")
             store.get(f"study/{scale}", partial(one, few, known, no_digits, size, scale, 0))
     data = (x[: size.images], y[: size.images])
     chosen = spread(len(digits.y_test), size.test)
@@ -77,7 +78,6 @@ def run(
         for name, images in {"notMNIST": letters, "Fashion-MNIST": clothes}.items()
     }
     for seed in range(seeds):
-        say(f"seed {seed}")
         store.get(f"letters/{seed}", partial(one, data, test, others, size, size.scale, seed))
     return store
 

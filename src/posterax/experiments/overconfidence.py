@@ -54,21 +54,22 @@ BUDGETS = {
 }
 
 
-def run(
-    budget: str, seeds: int, say: Callable[[str], None], keep: Callable[[dict[str, Any]], Store]
-) -> Store:
+def run(budget: str, seeds: int, keep: Callable[[dict[str, Any]], Store]) -> Store:
     """All arms, trainings and seeds; what the store has already is not made again."""
     size = BUDGETS[budget]
     digits, letters = load("mnist"), load("notmnist_test")
     arms = {arm.name: list(arm.candidates) for arm in ARMS}
     store = keep({"budget": budget, **size._asdict(), "angles": list(ANGLES), "arms": arms})
+    store.expect(
+        [f"{arm.name}/settings" for arm in (ARMS if size.choose else ())]
+        + [f"{a.name}/{t}/{seed}" for a in ARMS for t in TRAININGS for seed in range(seeds)]
+    )
     shown = Shown(digits, letters, size)
     for arm in ARMS:
         settings = choose(arm, digits, size, store)
         for seed in range(seeds):
             for training in TRAININGS:
                 name = f"{arm.name}/{training}/{seed}"
-                say(name if name not in store.runs else f"{name}: there already")
                 store.get(name, partial(one, arm, training, seed, settings, digits, shown))
     return store
 

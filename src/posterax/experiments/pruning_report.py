@@ -194,7 +194,10 @@ def draw(store: Store, path: Path) -> None:
     left.set_xticks(kept, [f"{100 * float(f):g}" for f in PUBLISHED])
     left.set_xticks([], minor=True)
     left.set(xlabel="weights removed, %", ylabel="test error, %")
-    left.set_ylim(0, 1.1 * max(*means, *PUBLISHED.values()))
+    each = [100 * r["fractions"][f][HEADLINE]["error"] for r in runs for f in PUBLISHED]
+    low, high = min(*each, *tuned, *PUBLISHED.values()), max(*each, *tuned, *PUBLISHED.values())
+    # from 1 %, where there is room: from 0 the curves would be one
+    left.set_ylim(1.0 if low > 1.0 else 0.0, high + 0.1 * (high - min(low, 1.0)))
     left.grid(alpha=0.3)
     left.legend(frameon=False, fontsize="small", loc="best")
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..demo import SAMPLES, Arrays, curve, curve_data, curve_model
 from ..fit import fit
-from ..infer import HMC, BayesByBackprop, DeepEnsemble, MaximumAPosteriori
+from ..infer import HMC, BayesByBackprop, DeepEnsemble, MaximumAPosteriori, Method
 from ..metrics import coverage
 from ..posteriors import Point, Posterior
 from .store import Store
@@ -57,38 +57,48 @@ class Arm(NamedTuple):
 
     title: str
     predicted: bool
-    method: Callable[[Budget], Any]
+    kind: type[Method]
+    options: Callable[[Budget], dict[str, Any]]
+
+    def settings(self, size: Budget) -> dict[str, Any]:
+        """What a result is kept with: a file of other methods is refused.
+
+        Example:
+            >>> from posterax.experiments.regression import ARMS, BUDGETS
+            >>> ARMS["ensemble"].settings(BUDGETS["cpu"])
+            {'method': 'DeepEnsemble', 'members': 5, 'learning_rate': 0.01}
+        """
+        return {"method": self.kind.__name__, **self.options(size)}
 
 
+BBB = {"estimator": "local", "learning_rate": 1e-2}
 ARMS = {
-    "bbb": Arm("Bayes by Backprop", False, lambda size: _bbb()),
-    "bbb-noise": Arm("Bayes by Backprop, noise predicted", True, lambda size: _bbb()),
+    "bbb": Arm("Bayes by Backprop", False, BayesByBackprop, lambda size: BBB),
+    "bbb-noise": Arm("Bayes by Backprop, noise predicted", True, BayesByBackprop, lambda size: BBB),
     "hmc": Arm(
-        "Hamiltonian Monte Carlo", False,
-        lambda size: HMC(size.chains, warmup=size.warmup, leapfrog_steps=size.leapfrog),
+        "Hamiltonian Monte Carlo", False, HMC,
+        lambda size: {
+            "chains": size.chains, "warmup": size.warmup, "leapfrog_steps": size.leapfrog
+        },
     ),
     "ensemble": Arm(
-        "deep ensemble", False, lambda size: DeepEnsemble(size.members, learning_rate=1e-2)
+        "deep ensemble", False, DeepEnsemble,
+        lambda size: {"members": size.members, "learning_rate": 1e-2},
     ),
-    "map": Arm("maximum a posteriori", False, lambda size: MaximumAPosteriori(1e-2)),
+    "map": Arm(
+        "maximum a posteriori", False, MaximumAPosteriori, lambda size: {"learning_rate": 1e-2}
+    ),
 }  # fmt: skip
 
 
-def _bbb() -> BayesByBackprop:
-    return BayesByBackprop(estimator="local", learning_rate=1e-2)
-
-
-def run(
-    budget: str, seeds: int, say: Callable[[str], None], keep: Callable[[dict[str, Any]], Store]
-) -> Store:
+def run(budget: str, seeds: int, keep: Callable[[dict[str, Any]], Store]) -> Store:
     """Every method for every seed; a seed draws points, start and order of batches."""
     size = BUDGETS[budget]
     store = keep({"budget": budget, **size._asdict()})
     store.expect(f"{arm}/{seed}" for seed in range(seeds) for arm in ARMS)
     for seed in range(seeds):
         for key, arm in ARMS.items():
-            say(f"seed {seed}: {arm.title}")
-            store.get(f"{key}/{seed}", partial(one, arm, size, seed))
+            store.get(f"{key}/{seed}", partial(one, arm, size, seed), arm.settings(size))
     return store
 
 
@@ -102,7 +112,7 @@ def one(arm: Arm, size: Budget, seed: int) -> dict[str, Any]:
 
 def train_arm(arm: Arm, data: Arrays, size: Budget, key: int) -> Posterior:
     """The posterior of the curve's network by this method."""
-    method = arm.method(size)
+    method = arm.kind(**arm.options(size))
     length: dict[str, Any] = {"epochs": size.epochs, "batch_size": size.batch_size}
     if method.counts == "steps":
         length = {"steps": size.draws}

@@ -3,8 +3,11 @@
 import json
 import os
 import platform
+import signal
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,8 @@ from .._version import __version__
 from ..fit import whole_or_nothing
 from .watch import Watch
 
+FIX = "take another directory, or delete it"
+
 
 class Store:
     """Results by name in one JSON file, written whenever one is added.
@@ -24,6 +29,10 @@ class Store:
         settings: of the run; a file with results of others is refused.
         watch: what shows how far the run is.
 
+    Raises:
+        ValueError: where the file is none of a run with these settings.
+        OSError: where nothing can be read or written there. Both before anything is trained.
+
     Example:
         >>> from posterax.experiments.store import Store
         >>> store = Store(None, {"epochs": 3})
@@ -31,19 +40,22 @@ class Store:
         0.5
         >>> store.get("a/0", lambda: {"nll": 7.0})["nll"]  # it is there already
         0.5
+        >>> store.get("b/0", lambda: {"nll": 0.4}, settings={"rate": 0.1})["settings"]
+        {'rate': 0.1}
     """
 
     def __init__(self, path: Path | None, settings: dict[str, Any], watch: Watch | None = None):
         self.path = path
         self.watch = watch or Watch()
         self.content: dict[str, Any] = {"settings": settings, "facts": facts(), "runs": {}}
-        if path is None or not path.exists():
+        if path is None:
             return
-        found = json.loads(path.read_text())
-        if found["settings"] != json.loads(json.dumps(settings)):
-            raise ValueError(
-                f"out: {path} has results of other settings: take another directory, or delete it"
-            )
+        _make_room(path.parent)
+        if not path.exists():
+            return
+        found = _read(path)
+        if found["settings"] != _as_read(settings):
+            raise ValueError(f"out: {path} has results of other settings: {FIX}")
         self.content = found
 
     @property
@@ -56,20 +68,35 @@ class Store:
         wanted = set(names)
         self.watch.expect(len(wanted), len(wanted & self.runs.keys()))
 
-    def get(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """The result of this name: made, timed and written unless it is there."""
+    def get(
+        self,
+        name: str,
+        make: Callable[[], dict[str, Any]],
+        settings: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """The result of this name: made, timed and written unless it is there.
+
+        ``settings`` are those of this result, where its name does not tell them: they are kept with
+        it, and one of others is refused.
+        """
         if name not in self.runs:
             self.watch.begin(name)
             began = time.perf_counter()
-            with whole_or_nothing():  # half a fit is no result
-                made = make()
+            with whole_or_nothing(), _heeded():  # half a fit is no result
+                made = ({} if settings is None else {"settings": settings}) | make()
             seconds = round(time.perf_counter() - began, 2)
             self.runs[name] = made | {"seconds": seconds}
             if (now := facts()) != self.content["facts"]:  # a file that was begun elsewhere
                 self.runs[name]["facts"] = now
             self.write()
             self.watch.end(name, seconds)
-        return self.runs[name]
+        found = self.runs[name]
+        if settings is not None and _as_read(found.get("settings")) != _as_read(settings):
+            raise ValueError(
+                f"out: {name!r} in {self.path} was made with {found.get('settings')} and would now "
+                f"be with {settings}: take another directory, or delete that entry"
+            )
+        return found
 
     def write(self) -> None:
         """All of it, so that the file is whole at any moment."""
@@ -79,6 +106,56 @@ class Store:
         beside = self.path.with_suffix(".part")
         beside.write_text(json.dumps(self.content, indent=1) + "\n")
         beside.replace(self.path)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text())
+    except ValueError as error:  # broken, or no text at all
+        raise ValueError(f"out: {path} is no JSON ({error}): {FIX}") from error
+    except OSError as error:
+        raise OSError(f"out: {path} cannot be read ({error.strerror}): {FIX}") from error
+    parts = ("settings", "facts", "runs")
+    if not isinstance(found, dict) or not all(isinstance(found.get(k), dict) for k in parts):
+        raise ValueError(f"out: {path} has no {', '.join(parts)}, so no results: {FIX}")
+    return found
+
+
+def _make_room(folder: Path) -> None:
+    """A folder that can be written to, or a refusal before hours of work."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        what = "is a file" if folder.is_file() else f"cannot be made ({error.strerror})"
+        raise OSError(f"out: {folder} {what}: take another directory") from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(f"out: {folder} cannot be written to: take another directory")
+
+
+@contextmanager
+def _heeded() -> Iterator[None]:
+    """Ctrl-C counts, also where its exception was swallowed: one from a destructor, say, is."""
+    before, pressed = signal.getsignal(signal.SIGINT), threading.Event()
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+
+    def handler(signum: int, frame: Any) -> None:
+        pressed.set()
+        before(signum, frame)
+
+    signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed.is_set():
+        raise KeyboardInterrupt
+
+
+def _as_read(settings: Any) -> Any:
+    """As they are after a file: tuples become lists."""
+    return json.loads(json.dumps(settings))
 
 
 def facts() -> dict[str, Any]:

@@ -45,15 +45,14 @@ BUDGETS = {
 }
 
 
-def run(
-    budget: str, seeds: int, say: Callable[[str], None], keep: Callable[[dict[str, Any]], Store]
-) -> Store:
+def run(budget: str, seeds: int, keep: Callable[[dict[str, Any]], Store]) -> Store:
     """Every set in turn."""
+    # all are read first: what is missing is told before anything is trained
+    sets = {name: load_uci(name) for name in BUDGETS[budget].sets}
     store = keep(settings_of(budget))
-    sets = BUDGETS[budget].sets
-    store.expect(name for chosen in sets for name in names_of(chosen, budget, seeds))
-    for chosen in sets:
-        one_set(chosen, budget, seeds, say, store)
+    store.expect(result for name in sets for result in names_of(name, budget, seeds))
+    for name, rows in sets.items():
+        one_set(name, rows, budget, seeds, store)
     return store
 
 
@@ -96,36 +95,32 @@ def words(settings: Settings) -> str:
     )
 
 
-def one_set(name: str, budget: str, seeds: int, say: Callable[[str], None], store: Store) -> None:
+def one_set(name: str, rows: Rows, budget: str, seeds: int, store: Store) -> None:
     """The study of a set, and then its splits, for every method."""
-    size, rows = BUDGETS[budget], load_uci(name)
+    size = BUDGETS[budget]
     work, width = _work(name, size), SETS[name].width
     every = splits(len(rows.y), SETS[name].splits)
     for key, arm in ARMS.items():
         known = CHOSEN[key].get(name) if size.shorter == 1 else None
         chosen = known or arm.candidates(work)[0]
         if size.study:
-            chosen = study(key, name, rows, work, say, store)
-        say(f"{name}: {arm.title}, {words(chosen)}")
+            chosen = study(key, name, rows, work, store)
         for split in range(_count(name, size, seeds)):
             learn, test = (rows.at(numbers) for numbers in every[split])
             make = partial(one, arm, learn, test, width, work, chosen, split)
-            store.get(f"{key}/{name}/{split:02d}", make)
+            store.get(f"{key}/{name}/{split:02d}", make, chosen)
 
 
-def study(
-    key: str, name: str, rows: Rows, work: Work, say: Callable[[str], None], store: Store
-) -> Settings:
+def study(key: str, name: str, rows: Rows, work: Work, store: Store) -> Settings:
     """All candidates of a method on held-out training rows of the first splits; the best one."""
     arm, width = ARMS[key], SETS[name].width
     parts = [held_out(train) for train, _ in splits(len(rows.y), work.study)]
     candidates = arm.candidates(work)
     for settings in candidates:
-        say(f"{name}: study of {arm.title}, {words(settings)}")
         for split, (learn, held) in enumerate(parts):
             seed = STUDY_SEED + split
             make = partial(one, arm, rows.at(learn), rows.at(held), width, work, settings, seed)
-            store.get(study_name(key, name, settings, split), make)
+            store.get(study_name(key, name, settings, split), make, settings)
     return choose(key, name, candidates, work.study, store)
 
 
@@ -165,7 +160,6 @@ def one(
     miss = np.asarray(predictive.mean).reshape(-1) - y
     density = np.asarray(predictive.log_prob(y), np.float64)
     return {
-        "settings": settings,
         "rmse": float(np.sqrt(np.mean(np.square(miss))) * standard.y_scale),
         "log likelihood": float(density.mean() - np.log(standard.y_scale)),
     }

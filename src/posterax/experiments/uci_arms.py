@@ -121,17 +121,20 @@ CHOSEN: dict[str, dict[str, Settings]] = {
     "bbb-noise": {
         "boston": {"scale": 1.0, "temperature": 0.3, "epochs": 400},
         "concrete": {"scale": 1.0, "temperature": 0.5, "epochs": 400},
-        "wine": {"scale": 2.0, "temperature": 1.0, "epochs": 1000},
+        "wine": {"scale": 2.0, "temperature": 0.5, "epochs": 400},
         "yacht": {"scale": 1.0, "temperature": 0.5, "epochs": 400},
     },
     "ensemble": {
+        "boston": {"scale": 0.5, "epochs": 400, "anchored": True, "members": 5},
         "concrete": {"scale": 0.5, "epochs": 400, "anchored": True, "members": 5},
+        "wine": {"scale": 0.5, "epochs": 400, "anchored": True, "members": 5},
         "yacht": {"scale": 1.0, "epochs": 400, "anchored": False, "members": 5},
     },
     "mclmc": {
         "boston": {"scale": 2.0, "chains": 8},
         "concrete": {"scale": 2.0, "chains": 8},
-        "wine": {"scale": 2.0, "chains": 8},
+        "wine": {"scale": 4.0, "chains": 8},
+        "yacht": {"scale": 1.0, "chains": 8},
     },
 }
 

@@ -17,6 +17,7 @@ noise the largest eigenvalue of H is 10⁷ or 10⁸ times the prior's precision,
 off would count as knowledge of directions that the data say nothing about.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -92,18 +93,20 @@ def layout(model: Model, example: Any, structure: str, layer: Where | None) -> t
     weights, names = model.parameters.network, list(named_leaves(model.parameters))
     sizes = [leaf.size for leaf in jax.tree.leaves(model.parameters)]
     random = [not is_flat(prior) for prior in jax.tree.leaves(model.priors, is_leaf=is_prior)]
-    count = len(jax.tree.leaves(weights))
+    count, state = len(jax.tree.leaves(weights)), model.network.state
 
-    def network(weights: Any, x: Any) -> Any:
+    def network(weights: Any, x: Any, model: Model = model) -> Any:
         own = Parameters(weights, None)
-        return model.apply(own, model.network.state, x, None, training=False)[0]
+        return model.apply(own, state, x, None, training=False)[0]
 
     def block(name: str, kind: str, leaves: list[int], site: Site | None = None) -> Block:
         return Block(name, kind, tuple(leaves), tuple(sizes[i] for i in leaves), site)
 
     of_network = [i for i in range(count) if random[i]]
     if structure == "last_layer":
-        of_network = _last(network, weights, example, layer, random)
+        inner, unfold = model.unfolded()  # pruned weights are no factors before they are in place
+        last = partial(network, model=inner)
+        of_network = _last(last, unfold(model.parameters).network, example, layer, random)
     own = [i for i in range(count, len(sizes)) if random[i] and sizes[i]]
     # a likelihood's parameters apart: only the network's prior is ever scaled, and for a location
     # and a scale nothing is lost

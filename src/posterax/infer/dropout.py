@@ -19,6 +19,7 @@ from .._checks import above_zero, fraction
 from .._tree import named_leaves
 from ..model import Model, Parameters
 from ..networks.parts import Where, select
+from ..networks.sparse import pruned_weights
 from .base import Method, Phase, Plan, check_optimizer
 from .dropout_phase import DropoutPhase
 from .places import Place, places
@@ -157,8 +158,15 @@ class MCDropout(Method):
         else:
             by_name = named_leaves(select(weights, self.where))
             chosen = {name: place for name, place in found.items() if by_name[name]}
-        if chosen:
+        pruned = pruned_weights(model.network)
+        if chosen and (not pruned or self.where is not None):
             return chosen
+        if pruned:
+            raise ValueError(
+                "method: MCDropout drops inputs of whole arrays, and the network is pruned of "
+                f"entries of {', '.join(pruned)}: use px.BayesByBackprop() or px.DeepEnsemble(), "
+                "or where= for arrays that are whole"
+            )
         raise ValueError(self._no_place(list(found)))
 
     def _no_place(self, found: list[str]) -> str:

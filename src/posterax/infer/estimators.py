@@ -9,6 +9,9 @@ unchanged, and the estimator is a rule for what a product with it gives:
 - **flipout** (Wen et al. 2018): one shared perturbation, decorrelated between examples by random
   signs: x·mean + ((x ∘ s)·(std ∘ ε)) ∘ r.
 
+Where a network is pruned, its kept weights are in their places among constant zeros before it is
+run, and the rules are those of whole arrays.
+
 Weights that are used more than once, inside a loop, or other than as a factor of a product with
 data are sampled in weight space (see ``reuse``): one sample, exact, shared by the batch.
 
@@ -92,6 +95,8 @@ def forward(
 ) -> tuple[jax.Array, Any, Parameters]:
     """Outputs of the network with random weights, its new state, and the likelihood's sample.
 
+    (The last among weights of the network that mean nothing.)
+
     Args:
         model: the model.
         rule: ``"local"`` or ``"flipout"``.
@@ -116,7 +121,9 @@ def forward(
         >>> bool(abs(y.mean() - 2) < 0.1), bool(abs(y.var() - 2) < 0.2)  # N(2, 2), row by row
         (True, True)
     """
-
+    # a pruned weight is one with a mean and a deviation of 0, in the product as in any other use
+    model, unfold = model.unfolded()
+    mu, sigma = unfold(mu), unfold(sigma)
     treedef: Any = jax.tree.structure(mu)
     stds = treedef.flatten_up_to(sigma)
     keys = jax.random.split(noise, len(stds))

@@ -19,6 +19,7 @@ from .._tree import named_leaves
 from ..data import Batch, Data
 from ..model import Model
 from ..networks.parts import Where
+from ..networks.sparse import pruned_weights
 from ..posteriors import Evidence, LaplaceGaussian, Posterior
 from ..priors import Gaussian, is_prior
 from .base import (
@@ -163,7 +164,8 @@ class Laplace(Method):
         structure: ``"full"``: all weights correlated; ``"kronecker"``: within an array, by two
             factors; ``"diagonal"``: none; ``"last_layer"``: the last layer's weights in full, all
             others fixed at w* (the evidence is then that of the last layer, given the rest);
-            ``"auto"``: full up to 1000 weights, kronecker beyond.
+            ``"auto"``: full up to 1000 weights, kronecker beyond (diagonal where a network is
+            pruned: what is left of an array has no two factors).
         predictive: ``"linearised"``: predictions of the network's linearisation at w*, the model
             that q is the posterior of (Immer, Korzepa and Bauer 2021); ``"sampled"``: those of the
             network itself with weights drawn from q, which needs a q that is nearly right.
@@ -238,8 +240,15 @@ class Laplace(Method):
                 "prior, or use px.MaximumLikelihood"
             )
         structure = self.structure
+        pruned = pruned_weights(model.network)
         if structure == "auto":
-            structure = "full" if model.bayesian_size <= FULL else "kronecker"
+            beyond = "diagonal" if pruned else "kronecker"
+            structure = "full" if model.bayesian_size <= FULL else beyond
+        if structure == "kronecker" and pruned:
+            raise ValueError(
+                "structure='kronecker' needs whole arrays, and the network is pruned of entries "
+                f"of {', '.join(pruned)}: use structure='diagonal', or 'full' where it fits"
+            )
         example = jax.tree.map(
             lambda a: jax.ShapeDtypeStruct((1, *a.shape[1:]), a.dtype), plan.inputs
         )

@@ -80,6 +80,12 @@ class SparseNetwork(Network):
                 found[name] = flat.reshape(shape)
         return found
 
+    def kept(self, tree: Any) -> Any:
+        """Of a tree like the whole network's weights, what belongs to those that are kept."""
+        shapes = dict(self.shapes)
+        whole = {n for n, w in named_leaves(tree).items() if np.shape(w) == shapes.get(n)}
+        return take(tree, {name: kept for name, kept in self.masks().items() if name in whole})
+
     def resolve(self, prior: Any) -> Any:
         # as if nothing were missing: a fan-in is that of the whole array
         own = named_leaves(prior.loc.network) if prior.each else {}
@@ -116,6 +122,21 @@ class SparseNetwork(Network):
 def with_params(network: Network, params: Any) -> Network:
     """A network with other parameters in the place of its own, or of none."""
     return eqx.tree_at(lambda n: n.params, network, params, is_leaf=lambda n: n is None)
+
+
+def pruned_weights(network: Network) -> list[str]:
+    """The arrays that lost entries, by name, but for those with one axis or none (biases)."""
+    if not isinstance(network, SparseNetwork):
+        return []
+    return [name for name, shape in network.shapes if name in network.places and len(shape) > 1]
+
+
+def same_places(one: Network, other: Network) -> bool:
+    """Whether two networks were pruned of the same weights, or neither of any."""
+    masks = [n.masks() if isinstance(n, SparseNetwork) else {} for n in (one, other)]
+    return masks[0].keys() == masks[1].keys() and all(
+        np.array_equal(kept, masks[1][name]) for name, kept in masks[0].items()
+    )
 
 
 def sparse(network: Any, mask: Any) -> Network:

@@ -22,6 +22,7 @@ def learning_curve(
     baseline: str | None = None,
     mark: str | None = None,
     metric: str = "accuracy",
+    lower_is_better: bool | None = None,
     low: float | None = None,
     title: str | None = None,
 ) -> "Axes":
@@ -35,8 +36,9 @@ def learning_curve(
             for each seed, with the same numbers of labels.
         baseline: the name whose final score is drawn as a dotted line.
         mark: the name for which the number of labels that reach this line, by the mean, is marked.
-        metric: what the scores are; ``"accuracy"`` is drawn in percent, and of ``"rmse"`` less is
-            better.
+        metric: what the scores are; ``"accuracy"`` is drawn in percent.
+        lower_is_better: whether less of it is better, for ``mark`` (default: by the name, where
+            ``px.metrics`` has it).
         low: where the axis of the scores begins, for curves that begin far below their end.
         title: above the axes.
 
@@ -85,7 +87,7 @@ def learning_curve(
         axes.axhline(factor * goal, color=GREY, linestyle=":", linewidth=1, zorder=0)
         if mark is not None:
             labels, scores = found[mark]
-            reached = Curve(labels, scores.mean(0), (), metric).first(goal)
+            reached = Curve(labels, scores.mean(0), (), metric, lower_is_better).first(goal)
             if reached is not None:
                 _mark(axes, reached, factor * goal, ends[mark][2])
     return axes

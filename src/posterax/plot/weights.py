@@ -127,8 +127,9 @@ def signal_to_noise(
         posterior: of a method that gives weights a deviation.
         where: which arrays of weights, as in ``px.Model`` (default: all that have a prior).
         bins: bars (default: twice the third root of the number of weights, from 5 to 50).
-        fractions: shares of the weights, such as (0.75, 0.95), whose ratios are marked: what
-            ``px.prune`` removes lies at the left.
+        fractions: shares of the network's weights, such as (0.75, 0.95), whose ratios are marked:
+            what ``px.prune`` with such a fraction removes lies at the left. As there, they count
+            from the network before any pruning; a share that is gone already has no mark.
         title: above the axes.
 
     Returns:
@@ -182,22 +183,29 @@ def signal_to_noise(
     )  # fmt: skip
     axes.set_xlim(edges[0], edges[-1])
     axes.set_ylim(0, top)
-    _mark(axes, np.sort(decibels), fractions)
+    _mark(axes, posterior, where, fractions)
     right = axes.secondary_yaxis("right", functions=(lambda d: d / top, lambda s: s * top))
     right.set_ylabel("share below")
     annotate(axes, "signal-to-noise |μ| / σ (dB)", "density (1 / dB)", title)
     return axes
 
 
-def _mark(axes: "Axes", decibels: np.ndarray, fractions: Sequence[float]) -> None:
+def _mark(
+    axes: "Axes", posterior: Posterior, where: Where | None, fractions: Sequence[float]
+) -> None:
     """Lines below which these shares of the weights lie."""
+    from ..pruning.ranking import Ranking
+    from ..pruning.signal_to_noise import signal_to_noise as ratios
+
+    ranking = Ranking(posterior, ratios(posterior, where), "global") if fractions else None
     low, high = axes.get_xlim()
     last, height = -np.inf, 0.98
     for fraction in sorted(fractions):
         if not 0 < fraction < 1:
             raise ValueError(f"fractions must lie between 0 and 1, got {fraction!r}")
-        at = decibels[min(round(fraction * len(decibels)), len(decibels) - 1)]
-        if at < low:
+        assert ranking is not None
+        at = ranking.cut(fraction)
+        if at is None or at < low:
             continue
         # labels of neighbours one below the other
         height = height - 0.09 if at - last < 0.1 * (high - low) else 0.98

@@ -307,7 +307,21 @@ def map_samples(function: Callable[[Any], Any], ids: Any, rows: int) -> Any:
     divisor = next(d for d in range(most, 0, -1) if samples % d == 0)
     group = divisor if 2 * divisor >= most else most
     # a batch of one would still be a batch, which a CPU's matrix products do not fuse with
-    return jax.lax.map(function, ids, batch_size=group if group > 1 else None)
+    return jax.lax.map(function, ids) if group == 1 else _in_groups(function, ids, group)
+
+
+def _in_groups(function: Callable[[Any], Any], ids: Any, group: int) -> Any:
+    """As ``lax.map`` with a batch size, of which an array without entries may come back too."""
+    samples = len(jax.tree.leaves(ids)[0])
+    blocks = samples // group
+    whole = blocks * group
+    each = jax.vmap(function)
+    parts = jax.tree.map(lambda a: a[:whole].reshape(blocks, group, *a.shape[1:]), ids)
+    found = jax.tree.map(lambda a: a.reshape(whole, *a.shape[2:]), jax.lax.map(each, parts))
+    if whole == samples:
+        return found
+    rest = each(jax.tree.map(lambda a: a[whole:], ids))
+    return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), found, rest)
 
 
 @eqx.filter_jit

@@ -52,10 +52,9 @@ class Symmetric(Posterior):
     def evaluate(self, ids: Any, x: Any) -> tuple[jax.Array, Any]:
         """For pairs μ ± δ the products with x are shared: x·μ by all samples, x·δ by two."""
 
-        inner, unfold = self.model.network.unfolded()
-        model = eqx.tree_at(lambda m: m.network, self.model, inner)
+        model, unfold = self.model.unfolded()
         random, points = eqx.partition(self.mu, self._random(ids.key[0]))
-        random, points = (p._replace(network=unfold(p.network)) for p in (random, points))
+        random, points = map(unfold, (random, points))
 
         def network(weights: Any, x: Any) -> Any:
             own = Parameters(eqx.combine(weights, points.network), None)
@@ -67,8 +66,7 @@ class Symmetric(Posterior):
             return super().evaluate(ids, x)
 
         def pair(key: jax.Array) -> Any:
-            step = self.deviation(key)
-            step = step._replace(network=unfold(step.network))
+            step = unfold(self.deviation(key))
             steps = shared.products(network, step.network, x)
 
             def side(sign: float) -> tuple[jax.Array, Any]:

@@ -22,7 +22,7 @@ from ..networks.parts import FrozenNetwork
 from ..networks.sparse import Masks, SparseNetwork, with_params
 from ..posteriors import LaplaceGaussian, Posterior, Record
 from ..priors import ByPart, Flat, Hierarchical, PerWeight, Prior, is_prior
-from .families import removed
+from .families import removed, whole_sizes
 
 
 def compact(posterior: Posterior) -> Posterior:
@@ -31,7 +31,9 @@ def compact(posterior: Posterior) -> Posterior:
     Its predictions have the same distribution, and the means are the same. A unit without incoming
     weights whose bias is left stays: its output is one random number, which no bias of the next
     layer can take over exactly, since it is multiplied by random weights. Inputs stay as they are.
-    Priors keep the values they had in the larger network.
+    Priors keep the values they had in the larger network. The record keeps the old sizes, from
+    which ``report`` and a later ``prune`` count; a new fit of the smaller model has a record of its
+    own, and counts from the smaller network.
 
     Args:
         posterior: pruned, of a model with a ``px.networks.MLP`` (not ``residual``).
@@ -66,6 +68,7 @@ def compact(posterior: Posterior) -> Posterior:
     about = dict(old.settings.get("pruning", {}))
     widths = [list(map(int, mlp.hidden_sizes)), [int(units.sum()) for units in alive[1:-1]]]
     about["widths"] = [about.get("widths", widths)[0], widths[1]]
+    about["sizes"] = whole_sizes(posterior)
     fewer = removed(posterior, masks, about)
     return _smaller(fewer, mlp, alive)
 

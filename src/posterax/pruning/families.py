@@ -14,7 +14,7 @@ import numpy as np
 
 from .._tree import named_leaves, path_name
 from ..model import Parameters
-from ..networks.sparse import Masks, check_masks, take
+from ..networks.sparse import Masks, SparseNetwork, check_masks, take
 from ..posteriors import (
     Draws,
     FullGaussian,
@@ -55,11 +55,27 @@ def removed(posterior: Posterior, masks: Masks, about: dict[str, Any]) -> Poster
     earlier = old.settings.get("pruning", {})
     settings = {
         **old.settings,
-        "pruning": {k: earlier[k] for k in ["widths"] if k in earlier} | about,
+        "pruning": {k: earlier[k] for k in ("widths", "sizes") if k in earlier} | about,
     }
     record = Record(old.method, settings, old.history, interrupted=old.interrupted)
     model = posterior.model.sparse(masks)
     return dataclasses.replace(posterior, model=model, record=record, evidence=None, **fields)
+
+
+def whole_sizes(posterior: Posterior) -> dict[str, int]:
+    """How many entries each array of the network had before any pruning, by name.
+
+    Where ``compact`` made arrays smaller, their old sizes are in the record.
+    """
+    network = posterior.model.network
+    params = named_leaves(network.params)
+    shapes = dict(network.shapes) if isinstance(network, SparseNetwork) else {}
+    settings = posterior.record.settings if posterior.record is not None else {}
+    before = settings.get("pruning", {}).get("sizes", {})
+    return {
+        name: int(before.get(name, np.prod(shapes.get(name, w.shape))))
+        for name, w in params.items()
+    }
 
 
 def silenced(posterior: Posterior, masks: Masks) -> Posterior:

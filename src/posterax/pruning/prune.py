@@ -50,16 +50,18 @@ def prune(
         posterior: of Bayes by Backprop (any family but radial), IVON, SWAG, a diagonal Laplace
             approximation, an ensemble or a chain; a point estimate ``by="magnitude"``.
         fraction: share of the weights that are 0 afterwards, of the network as it was before any
-            pruning; exact to the weight, those with equal ratios in the order of the arrays.
+            pruning (and before ``compact``, unless it was fitted since); exact to the weight,
+            those with equal ratios in the order of the arrays.
         threshold: remove what is below it: decibels, 10 log₁₀(|μ| / σ), as in
             ``px.plot.signal_to_noise`` (|μ| itself ``by="magnitude"``).
         tolerance: find the largest fraction with which the NLL of ``validation`` grows by no more
             than this, in nats per example, by bisection: the fraction that is chosen has been
             measured, and no larger one would do if the NLL grows with the fraction. The number of
-            weights kept is found to 1 %.
+            weights kept is found to 1 %, and never 0: ``fraction=1.0`` removes all.
         validation: held-out ``(x, y)`` for ``tolerance``, not the test set.
         by: ``"signal_to_noise"``, or ``"magnitude"``: |μ|, whatever the deviation.
-        scope: ``"global"``: the lowest of all; ``"layer"``: the same fraction of every layer.
+        scope: ``"global"``: the lowest of all; ``"layer"``: the same fraction of every layer, but
+            that a layer which lost more by an earlier pruning stays as it is.
         where: which arrays may lose weights, as in ``px.Model`` (default: all that have a prior,
             biases among them; ``"*.weight"`` spares those). Shares are of these arrays.
         samples: posterior draws for each look at ``validation``, the same for all of them.

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from ..networks.sparse import Masks, SparseNetwork
+from ..networks.sparse import Masks
 from ..posteriors import Posterior
+from .families import whole_sizes
 
 SCOPES = ("global", "layer")
 
@@ -35,14 +36,12 @@ class Ranking:
     def __init__(self, posterior: Posterior, scores: dict[str, np.ndarray], scope: str):
         if scope not in SCOPES:
             raise ValueError(f"scope must be 'global' or 'layer', got {scope!r}")
-        network = posterior.model.network
-        shapes = dict(network.shapes) if isinstance(network, SparseNetwork) else {}
+        whole = whole_sizes(posterior)
         self.scores = scores
         self.groups: dict[str, list[str]] = {}
         for name in scores:
             layer = name.rpartition(".")[0] or name
             self.groups.setdefault("" if scope == "global" else layer, []).append(name)
-        whole = {n: int(np.prod(shapes.get(n, s.shape))) for n, s in scores.items()}
         self.sizes = {g: sum(whole[n] for n in names) for g, names in self.groups.items()}
         self.left = {g: sum(scores[n].size for n in names) for g, names in self.groups.items()}
         self.order = {
@@ -62,7 +61,10 @@ class Ranking:
         return self.total - sum(self.left.values())
 
     def masks(self, fraction: float) -> Masks:
-        """What is kept when this share of the whole arrays is removed, in each group."""
+        """What is kept when this share of the whole arrays is removed, in each group.
+
+        A group that lost more already loses nothing.
+        """
         found: Masks = {}
         for group, names in self.groups.items():
             size, left = self.sizes[group], self.left[group]
@@ -77,6 +79,15 @@ class Ranking:
                 if not part.all()
             }
         return found
+
+    def cut(self, fraction: float) -> float | None:
+        """The lowest score that is kept; ``None`` where so much is gone, or all would go."""
+        (order,), (names,) = self.order.values(), self.groups.values()
+        count = round(fraction * self.total) - self.gone
+        if not 0 <= count < len(order):
+            return None
+        every = np.concatenate([self.scores[n].reshape(-1) for n in names])
+        return float(every[order[count]])
 
     def above(self, threshold: float) -> Masks:
         """What is kept when all scores below a threshold are removed."""

@@ -2,17 +2,16 @@
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from .._tree import named_leaves
-from ..networks.sparse import SparseNetwork
 from ..posteriors import Posterior
+from .families import whole_sizes
 
 
 class Report(NamedTuple):
     """Weights by array, and the course of the search; ``print`` it for a table.
 
-    ``kept`` and ``sizes`` are numbers of weights by array; ``curve`` holds (fraction, NLL) pairs
+    ``kept`` and ``sizes`` are numbers of weights by array, those kept and those of the network as
+    it was before any pruning; ``curve`` holds (fraction, NLL) pairs
     of a search by ``tolerance``, in nats per validation example; ``widths`` are the hidden sizes
     before and after ``px.pruning.compact``.
     """
@@ -51,8 +50,8 @@ def report(posterior: Posterior) -> Report:
     """What a posterior lost by ``px.prune``, by array, and how the fraction was found.
 
     Args:
-        posterior: pruned, and fine-tuned or loaded since (the course of a search goes with the
-            file, not with a new fit).
+        posterior: pruned, and fine-tuned or loaded since. The course of a search, and what
+            ``px.pruning.compact`` took away, go with the file and not with a new fit.
 
     Example:
         >>> import numpy as np
@@ -71,14 +70,14 @@ def report(posterior: Posterior) -> Report:
         raise TypeError(f"posterior must be a posterior, got {type(posterior).__name__}")
     network = posterior.model.network
     params = named_leaves(network.params)
-    shapes = dict(network.shapes) if isinstance(network, SparseNetwork) else {}
     settings = posterior.record.settings if posterior.record is not None else {}
     about = dict(settings.get("pruning", {}))
     curve = [(float(f), float(nll)) for f, nll in about.pop("curve", [])]
     widths = about.pop("widths", None)
+    about.pop("sizes", None)
     return Report(
         {name: int(w.size) for name, w in params.items()},
-        {name: int(np.prod(shapes.get(name, w.shape))) for name, w in params.items()},
+        whole_sizes(posterior),
         about,
         curve,
         None if widths is None else (list(widths[0]), list(widths[1])),
