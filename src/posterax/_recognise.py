@@ -20,7 +20,8 @@ def check_model(model: Model, header: dict[str, Any], path: Path) -> None:
     if not is_network(model.network.dense(), stored["fingerprint"], header["dtype"]):
         raise CheckpointError(
             f"{path}: model= has another network than the file's (fingerprints "
-            f"{model.network.dense().fingerprint()} and {stored['fingerprint']}): names or shapes differ"
+            f"{model.network.dense().fingerprint()} and {stored['fingerprint']}): names or shapes "
+            "differ"
         )
     own = bayesian_parts(model)
     for part, is_own in own.items():
