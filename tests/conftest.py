@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 from pathlib import Path
 
 import jax
@@ -64,3 +65,11 @@ def few_memory_maps():
     maps = Path("/proc/self/maps")
     if maps.exists() and len(maps.read_bytes().splitlines()) > 45_000:
         jax.clear_caches()
+
+
+@pytest.fixture
+def ctrl_c():
+    """Ctrl-C raises, also where the tests run in the background, in which it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -178,7 +178,7 @@ class Lines(bandits.Environment):
 LINE = bandits.Thompson(None, px.Conjugate(), hidden=(), buffer=256, refit_every=5)
 
 
-def test_ctrl_c_during_a_fit_ends_the_play(monkeypatch):
+def test_ctrl_c_during_a_fit_ends_the_play(ctrl_c, monkeypatch):
     whole = Run.all_phases
 
     def pressed(self, *arguments):

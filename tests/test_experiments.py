@@ -111,7 +111,7 @@ def test_half_a_turn_twice_is_none():
     assert np.array_equal(rotated(x, 90), np.rot90(x, axes=(1, 2)))
 
 
-def test_half_a_fit_is_no_result():
+def test_half_a_fit_is_no_result(ctrl_c):
     def make():
         with interruptible() as interrupted:  # as px.fit is
             signal.raise_signal(signal.SIGINT)
