@@ -1,8 +1,10 @@
 """Image sets of the experiments: found in a folder, or fetched once and kept."""
 
 import os
+import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,6 +37,23 @@ def folders() -> list[Path]:
     return [Path(given), cache] if given else [cache]
 
 
+def nowhere(why: str = "") -> str:
+    """Where a file was looked for, and what to do: the rest of a refusal."""
+    places = " and ".join(str(folder) for folder in folders())
+    return f"not in {places}{why}: put it there, or name its folder in POSTERAX_DATA"
+
+
+def fetched(file: str, fetch: Callable[[], Any]) -> Any:
+    """What OpenML has, or a refusal that says where the file was looked for."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # scikit-learn tells of each of its attempts
+            return fetch()
+    except Exception as error:
+        why = f", and OpenML gave none ({error})"
+        raise FileNotFoundError(f"{file} is {nowhere(why)}") from error
+
+
 def load(name: str) -> Images:
     """A set by its name: ``"mnist"``, ``"fashion_mnist"`` or ``"notmnist_test"``.
 
@@ -51,20 +70,13 @@ def load(name: str) -> Images:
         if path.is_file():
             with np.load(path, allow_pickle=False) as stored:
                 return _of(dict(stored))
-    places = " and ".join(str(folder) for folder in folders())
-    advice = f"put {name}.npz into one of them, or name its folder in POSTERAX_DATA"
     if name not in OPENML:
         raise FileNotFoundError(
-            f"{name}.npz (x_test: N × 28 × 28 bytes, y_test: N labels) is not in {places}: {advice}"
+            f"{name}.npz (x_test: N × 28 × 28 bytes, y_test: N labels) is {nowhere()}"
         )
-    try:
-        stored = _fetch(name)
-    except Exception as error:
-        raise FileNotFoundError(
-            f"{name}.npz is not in {places}, and OpenML could not be reached ({error}): {advice}"
-        ) from error
+    stored = fetched(f"{name}.npz", lambda: _fetch(name))
     folders()[-1].mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(folders()[-1] / f"{name}.npz", **stored)  # type: ignore[arg-type]
+    np.savez_compressed(folders()[-1] / f"{name}.npz", **stored)
     return _of(stored)
 
 

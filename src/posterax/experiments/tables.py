@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .data import folders
+from .data import fetched, folders
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,14 +33,7 @@ def table(name: str) -> "pd.DataFrame":
         for path in (folder / part / f"{name}{end}" for part in ("", "bandits") for end in endings):
             if path.is_file():
                 return _read(path)
-    places = " and ".join(str(folder) for folder in folders())
-    try:
-        found = _fetch(name)
-    except Exception as error:
-        raise FileNotFoundError(
-            f"{name}.csv is not in {places}, and OpenML could not be reached ({error}): put it "
-            "into one of them, or name its folder in POSTERAX_DATA"
-        ) from error
+    found = fetched(f"{name}.csv", lambda: _fetch(name))
     folders()[-1].mkdir(parents=True, exist_ok=True)
     kept = folders()[-1] / f"{name}.csv.gz"
     found.to_csv(kept, index=False)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .data import folders
+from .data import fetched, folders, nowhere
 
 
 class Source(NamedTuple):
@@ -59,19 +59,11 @@ def load_uci(name: str) -> Rows:
         if path.is_file():
             with np.load(path, allow_pickle=False) as stored:
                 return _checked(name, Rows(stored["x"], stored["y"]))
-    places = " and ".join(str(folder / "uci") for folder in folders())
-    advice = (
-        f"put {source.file}.npz (x: {source.rows} × {source.columns}, y: {source.rows}) into one "
-        "of them, or name the folder that has uci/ in POSTERAX_DATA"
-    )
-    if source.openml is None:
-        raise FileNotFoundError(f"{source.file}.npz is not in {places}: {advice}")
-    try:
-        rows = _checked(name, _fetch(*source.openml))
-    except Exception as error:
-        raise FileNotFoundError(
-            f"{source.file}.npz is not in {places}, and OpenML gave none ({error}): {advice}"
-        ) from error
+    file = f"uci/{source.file}.npz (x: {source.rows} × {source.columns}, y: {source.rows})"
+    openml = source.openml
+    if openml is None:
+        raise FileNotFoundError(f"{file} is {nowhere()}")
+    rows = fetched(file, lambda: _checked(name, _fetch(*openml)))
     kept = folders()[-1] / "uci"
     kept.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(kept / f"{source.file}.npz", x=rows.x, y=rows.y)
