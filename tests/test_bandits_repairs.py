@@ -14,6 +14,7 @@ from posterax.bandits.networks import PerAction
 from posterax.bandits.replay import Replay, empty
 from posterax.bandits.saved import _by_name, _make
 from posterax.checkpoint import read, write
+from posterax.experiments import bandit
 from posterax.networks import as_network
 from posterax.posteriors import Draws
 from posterax.run import Run
@@ -236,3 +237,29 @@ def test_numbers_of_numpy_are_numbers_in_a_file():
     found = _make(_by_name(policy))
     assert (found.scale, found.reward_scale) == (2.0, 0.25)
     assert (found.method.learning_rate, found.method.samples) == (0.5, 2)
+
+
+def test_the_first_actions_are_at_random():
+    class Sure(bandits.Thompson):
+        def among(self, preference, key):
+            return jnp.asarray(3, jnp.int32)
+
+    made = {"hidden": (4,), "buffer": 16, "batch_size": 4, "updates": 1}
+    world = bandits.wheel(0.5)
+    played = bandits.play(world, Sure(**made, random_first=200), 210, runs=1, key=0)
+    first, then = played.actions[0, :200], played.actions[0, 200:]
+    assert (np.bincount(first, minlength=5) > 20).all()
+    assert (then == 3).all()
+    assert (bandits.play(world, Sure(**made), 20, runs=1, key=0).actions == 3).all()
+    with pytest.raises(ValueError, match="random_first"):
+        bandits.Thompson(random_first=-1)
+
+
+def test_an_experiments_rate_falls_with_the_interactions():
+    settings = bandit.Settings(learning_rate=0.1, decay=100, power=1.0)
+    rate = settings.rate(64)
+    assert rate(0) == pytest.approx(0.1)
+    assert rate(100 * 64) == pytest.approx(0.05)
+    assert rate(900 * 64) == pytest.approx(0.01)
+    assert settings._replace(power=0.5).rate(2)(300 * 2) == pytest.approx(0.05)
+    assert settings._replace(decay=None).rate(64)(10**6) == pytest.approx(0.1)

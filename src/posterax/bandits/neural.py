@@ -65,6 +65,7 @@ class Neural(Policy):
     batch_size: int = 64
     updates: int = 64
     data_size: str = "buffer"
+    random_first: int = 0
     reward_scale: float | None = None
     refit_every: int | None = None  # type: ignore[misc]
     epochs: float | None = None
@@ -74,6 +75,7 @@ class Neural(Policy):
     def __check_init__(self) -> None:
         for name in ("buffer", "batch_size", "updates", "samples"):
             whole(name, getattr(self, name))
+        whole("random_first", self.random_first, least=0)
         choose("heads", self.heads, ("joint", "per_action"))
         choose("data_size", self.data_size, ("buffer", "seen"))
         if self.method is not None and not isinstance(self.method, Method):
@@ -127,7 +129,11 @@ class Neural(Policy):
         learner = self._learner(state)
         posterior = learner.posterior(state.learned, state.replay)
         values, weights = learner.values(posterior, context, draw_key)
-        return self.among(self.preference(values, weights), luck)
+        chosen = self.among(self.preference(values, weights), luck)
+        if self.random_first == 0:
+            return chosen
+        random = jax.random.randint(luck, (), 0, actions)
+        return jnp.where(state.replay.seen < self.random_first, random, chosen)
 
     def preference(self, values: jax.Array, weights: jax.Array) -> jax.Array:
         """What speaks for each action, by its values under several draws (draws, actions)."""

@@ -87,6 +87,8 @@ def page(store: Store) -> str:
         "",
         *_table(found),
         "",
+        "![Accuracy by labels](active.png)",
+        "",
         f"Chosen on held-out digits, with labels at random and a seed of no arm: dropout "
         f"{settings['rate']:g}, prior N(0, {settings['scale']:g}²), learning rate "
         f"{settings['learning_rate']:g}. Compared were:",

@@ -34,14 +34,27 @@ class Settings(NamedTuple):
     learning_rate: float = 3e-4
     noise: float = 0.03  # deviation of rewards / scale, in the likelihood
     scale: float | None = 10.0  # rewards are divided by it; None: by their own deviation
-    prior: tuple[float, ...] = (0.3,)  # σ of a Gaussian, or π, σ₁, σ₂ of the mixture
-    initial_rho: float = -5.0
-    eps: float = 1.0  # of Adam: gradients well below it move a weight little
+    prior: tuple[float, ...] = (1.0,)  # σ of a Gaussian, or π, σ₁, σ₂ of the mixture
+    initial_rho: float = -3.0
+    eps: float = 0.1  # of Adam: gradients well below it move a weight little
+    data_size: str = "seen"  # what the KL is divided by: all interactions so far, or "buffer"
+    decay: float | None = 1_000  # interactions after which the rate begins to fall
+    power: float = 1.0  # by which it does
+    random_first: int = 0  # actions at random before the first choice
+
+    def rate(self, updates: int) -> Callable[[Any], Any]:
+        """The learning rate after so many minibatches, ``updates`` of them an interaction."""
+        if self.decay is None:
+            return lambda step: self.learning_rate
+        after = self.decay * updates
+        return lambda step: self.learning_rate * (1 + step / after) ** -self.power
 
 
 CHOSEN = Settings()
-OTHERS = Settings(1e-3, 0.3, None, (0.05,), eps=1e-8)  # of the second part
-POINT_RATE = 3e-4  # of the ε-greedy networks
+POINT = Settings(decay=5_000, power=0.5)  # of the ε-greedy networks: its rate and scale count
+# of the second part
+OTHERS = Settings(noise=0.1, scale=None, prior=(0.3,), eps=1e-8, data_size="buffer", decay=None)
+KEY = 1  # of the reported runs
 
 
 class Budget(NamedTuple):
@@ -69,6 +82,7 @@ class World(NamedTuple):
 
     make: Callable[[int], Environment]  # of the number of interactions
     policies: tuple[str, ...]
+    random_first: int = 0  # of policies with a network
 
 
 FORGETTING = "linear Thompson, forgetting"
@@ -76,7 +90,9 @@ USUAL = ("Bayes by Backprop", "greedy", "linear Thompson", "uniform")
 WORLDS = {
     "adult": World(lambda steps: bandits.adult(), USUAL),
     "covertype": World(lambda steps: bandits.covertype(), USUAL),
-    "wheel": World(lambda steps: bandits.wheel(0.95), USUAL),
+    # beyond the radius lie 9.75 % of contexts, where one action of five pays 50: of 250 at random
+    # none is that one with a chance of 0.7 %
+    "wheel": World(lambda steps: bandits.wheel(0.95), USUAL, 250),
     "changing mushrooms": World(
         lambda steps: bandits.switching(bandits.mushroom(), max(1, steps // 4), what="classes"),
         (*USUAL[:3], FORGETTING, "uniform"),
@@ -105,17 +121,22 @@ def policy(name: str, settings: Settings, size: Budget, updates: int) -> Policy:
     shared: dict[str, Any] = {
         "hidden": (size.width, size.width), "buffer": size.buffer, "updates": updates,
         "batch_size": size.batch_size, "reward_scale": settings.scale,
+        "random_first": settings.random_first,
     }  # fmt: skip
     if name in GREEDY:
-        learn = MaximumLikelihood(settings.learning_rate, schedule="constant")
+        learn = MaximumLikelihood(optimizer=adam(settings.rate(updates)))
         return bandits.EpsilonGreedy(method=learn, epsilon=GREEDY[name], **shared)
     method = BayesByBackprop(
-        optimizer=adam(lambda step: settings.learning_rate, eps=settings.eps),
+        optimizer=adam(settings.rate(updates), eps=settings.eps),
         initial_rho=settings.initial_rho,
     )
     make = priors.ScaleMixture if len(settings.prior) == 3 else priors.Gaussian
     return bandits.Thompson(
-        method=method, prior=make(*settings.prior), likelihood=Gaussian(settings.noise), **shared
+        method=method,
+        prior=make(*settings.prior),
+        likelihood=Gaussian(settings.noise),
+        data_size=settings.data_size,
+        **shared,
     )
 
 
@@ -124,23 +145,24 @@ def run(budget: str, seeds: int, keep: Callable[[dict[str, Any]], Store]) -> Sto
     size = BUDGETS[budget]
     for name in OPENML.keys() & {"mushroom", *size.worlds}:
         table(name)  # what is missing is told before anything is trained
-    chosen = {"chosen": CHOSEN._asdict(), "others": OTHERS._asdict(), "point rate": POINT_RATE}
-    store = keep({"budget": budget, "runs": seeds, **size._asdict(), **chosen})
+    used = {"chosen": CHOSEN, "point": POINT, "others": OTHERS}
+    chosen = {name: settings._asdict() for name, settings in used.items()}
+    store = keep({"budget": budget, "runs": seeds, "key": KEY, **size._asdict(), **chosen})
     asked: dict[str, Callable[[], dict[str, Any]]] = {}
     make = cache(bandits.mushroom)  # read when it is needed, and once
     for name in MUSHROOM:
-        settings = CHOSEN._replace(learning_rate=POINT_RATE) if name in GREEDY else CHOSEN
+        settings = POINT if name in GREEDY else CHOSEN
         asked[f"mushroom/{name}"] = partial(
-            one, make, policy(name, settings, size, size.updates), size.steps, seeds, 0
+            one, make, policy(name, settings, size, size.updates), size.steps, seeds, KEY
         )
     for title in size.worlds:
         world = WORLDS[title]
         build = cache(partial(world.make, size.other_steps))
         for name in world.policies:
-            settings = OTHERS._replace(learning_rate=POINT_RATE) if name in GREEDY else OTHERS
+            settings = OTHERS._replace(random_first=world.random_first)
             asked[f"{title}/{name}"] = partial(
                 one, build, policy(name, settings, size, size.other_updates),
-                size.other_steps, seeds, 0,
+                size.other_steps, seeds, KEY,
             )  # fmt: skip
     store.expect(asked)
     for name, ask in asked.items():

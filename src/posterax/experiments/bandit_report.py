@@ -73,13 +73,28 @@ def page(store: Store) -> str:
 def _chosen(settings: dict[str, Any]) -> str:
     own = settings["chosen"]
     prior = "scale mixture (π, σ₁, σ₂) =" if len(own["prior"]) == 3 else "Gaussian, σ ="
+    counted = {"seen": "all interactions so far", "buffer": "those in the buffer"}
     return (
         f"Bayes by Backprop: prior {prior} {', '.join(f'{v:g}' for v in own['prior'])}; Gaussian "
-        f"likelihood of rewards / {own['scale']:g} with deviation {own['noise']:g}; Adam at "
-        f"{own['learning_rate']:g} with ε = {own['eps']:g}; ρ from "
-        f"{own['initial_rho']:g}. ε-greedy: maximum likelihood, Adam at "
-        f"{settings['point rate']:g}."
+        f"likelihood of rewards / {own['scale']:g} with deviation {own['noise']:g}; KL by "
+        f"{counted[own['data_size']]}; Adam at {_rate(own)}, its ε {own['eps']:g}; ρ from "
+        f"{own['initial_rho']:g}. ε-greedy: maximum likelihood, Adam at {_rate(settings['point'])}."
     )
+
+
+def _rate(own: dict[str, Any]) -> str:
+    """The learning rate after t interactions.
+
+    Example:
+        >>> from posterax.experiments.bandit import CHOSEN
+        >>> from posterax.experiments.bandit_report import _rate
+        >>> _rate(CHOSEN._asdict())
+        '0.0003 / (1 + t / 1,000)'
+    """
+    if own["decay"] is None:
+        return f"{own['learning_rate']:g}"
+    power = {1.0: "", 0.5: "^½"}.get(own["power"], f"^{own['power']:g}")
+    return f"{own['learning_rate']:g} / (1 + t / {own['decay']:,.0f}){power}"
 
 
 def _cores(count: int) -> str:
