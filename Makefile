@@ -8,12 +8,13 @@ export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.3
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install demo test test-all lint format types wheel bench bench-gpu ablation clean
+.PHONY: help install demo test test-all lint format types wheel docs docs-serve bench bench-gpu ablation clean
 
 help:
 	@echo "make demo      train on the paper's curve and on digits, print a table, save a picture"
 	@echo "make test      lint, types, tests, doctests, README, wheel"
 	@echo "make test-all  the same with the slow checks"
+	@echo "make docs      build this documentation as a site, in build/site (make docs-serve: and show it)"
 	@echo "make bench     measure beside other libraries (make bench-gpu: on one GPU)"
 	@echo "make format    let ruff rewrite the code"
 
@@ -45,6 +46,21 @@ wheel: install
 	cd build/wheel && ../../.cache/wheel/bin/python -W error -c \
 		"import posterax as px; assert 'site-packages' in px.__file__; print('wheel', px.__version__)"
 	cd build/wheel && ../../.cache/wheel/bin/posterax --version
+
+# the site, in the same environment with the extra `docs`; a warning fails it
+DOCS := $(VENV)/.docs
+export NO_MKDOCS_2_WARNING := 1
+
+$(DOCS): $(STAMP)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[docs]"
+	@touch $@
+
+docs: $(DOCS)
+	$(BIN)/python -m mkdocs build --strict
+	@echo "the site is at build/site/index.html"
+
+docs-serve: $(DOCS)
+	$(BIN)/python -m mkdocs serve
 
 # tests compile much and compute little, so the compiler may hurry
 test test-all: export XLA_FLAGS ?= --xla_llvm_disable_expensive_passes=true --xla_backend_optimization_level=1

@@ -19,6 +19,8 @@ from posterax.bandits.environments import encode
 from posterax.bandits.linear import student
 from posterax.experiments import bandit, bandit_report, tables
 
+pytestmark = pytest.mark.usefixtures("hasty_module")
+
 RNG = np.random.default_rng(0)
 
 

@@ -1,6 +1,7 @@
 """Contextual bandits: the loop, the replay buffer, the policies, agents live and in files."""
 
 from collections import deque
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -17,6 +18,8 @@ from posterax.bandits.neural import Moments
 from posterax.bandits.replay import empty
 from posterax.networks import as_network
 from posterax.posteriors import Draws
+
+pytestmark = pytest.mark.usefixtures("hasty_module")
 
 bandits = px.bandits
 
@@ -378,7 +381,7 @@ def test_settings_come_back_from_a_file():
         ),
     ]
     for policy in policies:
-        assert eqx.tree_equal(_make(_describe(policy)), policy)
+        assert eqx.tree_equal(_make(_describe(policy), {}, Path("agent.px")), policy)
 
 
 LINE = {"w": np.zeros((6, 1), "float32")}, lambda weights, x: x @ weights["w"]

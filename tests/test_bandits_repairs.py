@@ -20,6 +20,8 @@ from posterax.posteriors import Draws
 from posterax.run import Run
 from tests.test_fit import compilations
 
+pytestmark = pytest.mark.usefixtures("hasty_module")
+
 bandits = px.bandits
 TINY: dict[str, Any] = {"hidden": (4,), "buffer": 64, "batch_size": 8, "updates": 2}
 

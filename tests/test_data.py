@@ -10,6 +10,8 @@ import posterax as px
 from posterax import loop
 from posterax.data import Data, Stream, shuffle
 
+pytestmark = pytest.mark.usefixtures("hasty_module")
+
 shuffle_many = jax.jit(jax.vmap(shuffle, in_axes=(None, None, 0)))
 
 

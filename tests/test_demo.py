@@ -50,7 +50,9 @@ def test_command_line(tmp_path):
     assert result.exit_code == 0, result.stderr
     picture = tmp_path / "new" / "regression.png"
     assert picture.stat().st_size > 10_000
-    assert result.stdout.rstrip().endswith(picture.name)
+    report = tmp_path / "new" / "diabetes.html"
+    assert result.stdout.splitlines()[-2:] == [str(picture), str(report)]
+    assert "<!doctype html>" in report.read_text()[:100]
     names = {entry.name for entry in demo.curve_entries(quick=True)}
     assert names == {
         "maximum likelihood", "maximum a posteriori", "Bayes by Backprop",

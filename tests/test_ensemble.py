@@ -19,6 +19,8 @@ from posterax.posteriors import Draws, GaussianMixture, MeanFieldGaussian
 
 from .conjugate import NOISE, conjugate
 
+pytestmark = pytest.mark.usefixtures("hasty_module")
+
 X = np.linspace(-1, 1, 40)[:, None].astype("float32")
 Y = np.sin(3 * X[:, 0])
 

@@ -408,7 +408,7 @@ def test_what_cannot_go_on_says_so_in_a_line_and_makes_nothing(
     failed = command(out)
     assert failed.exit_code == 1
     assert len(failed.stderr.splitlines()) == 1
-    assert re.search(rf"^out: .*{told}", failed.stderr)
+    assert re.search(rf"^error: out: .*{told}", failed.stderr)
     assert "take another directory" in failed.stderr
     assert fake.made == []
 

@@ -43,6 +43,19 @@ def check_model(model: Model, header: dict[str, Any], path: Path) -> None:
         )
 
 
+def check_parts(model: Model, stored: dict[str, Any], path: Path) -> None:
+    """Refuse a header that names other Bayesian weights than the model made from it has."""
+    own = bayesian_parts(model)
+    for part in own:
+        is_own, found = own[part], stored.get(part, own[part])  # the first files had fewer
+        if part in ("where", "bayesian"):
+            is_own, found = (
+                sorted(n.removesuffix(".value") for n in names) for names in (is_own, found)
+            )
+        if is_own != found:
+            raise CheckpointError(f"{path}: {part!r} in its header does not fit its model")
+
+
 def _shown(parts: dict[str, Any]) -> str:
     names = ", ".join(map(str, parts["where"]))
     return f"rest {parts['rest']}, {names if len(names) <= 80 else names[:77] + '...'}"

@@ -3,7 +3,9 @@
 import hashlib
 import json
 import os
+import platform
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from ._tree import is_key, path_name
+from ._version import __version__
 
 FORMAT = 1
+# bounds of the JSON header, so that reading it takes little memory whatever it says
+HEADER_CHARACTERS, HEADER_NODES, HEADER_DEPTH = 2**24, 10**6, 100
 
 
 class CheckpointError(ValueError):
@@ -57,15 +62,37 @@ def _restore(path: Path, name: str, value: np.ndarray, like: Any) -> jax.Array:
     return array
 
 
+def circumstances() -> dict[str, str]:
+    """What wrote a file, when and on what device.
+
+    Example:
+        >>> from posterax.checkpoint import circumstances
+        >>> sorted(circumstances())
+        ['device', 'jax', 'numpy', 'posterax', 'python', 'when']
+    """
+    return {
+        "posterax": __version__,
+        "jax": jax.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "device": jax.devices()[0].device_kind,
+    }
+
+
 def write(path: Path, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
     """Write arrays and a JSON header to one file: whole, or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
+        partial.touch()
+        mode = partial.stat().st_mode  # of any new file here; safetensors lets nobody else read it
         text = json.dumps(header)
+        _check_header(text)
         save_file(arrays, partial, metadata={"posterax": text, "digest": _digest(text, arrays)})
         with partial.open("rb+") as file:
             os.fsync(file.fileno())
+        partial.chmod(mode)
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
@@ -73,21 +100,54 @@ def write(path: Path, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> 
 
 def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Arrays and header of a file; loading runs no code."""
+    if path.is_dir():
+        raise CheckpointError(f"{path}: is a directory, not a posterax file")
     try:
+        # it refuses a table of arrays that does not fit the file's length
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
-            header = json.loads(metadata["posterax"])
+            text = metadata["posterax"]
+            header = _check_header(text)
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise
-    except (SafetensorError, KeyError, ValueError, TypeError, OSError, RecursionError) as error:
-        raise CheckpointError(f"{path}: not a posterax file, or damaged ({error})") from error
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
-        found = header.get("format") if isinstance(header, dict) else None
-        raise CheckpointError(f"{path}: format version {found!r}, this posterax reads {FORMAT}")
-    if metadata.get("digest") != _digest(metadata["posterax"], arrays):
+    except KeyError as error:
+        raise CheckpointError(f"{path}: not a posterax file (it has no {error})") from error
+    except Exception as error:  # whatever a file of other making leads to
+        raise CheckpointError(
+            f"{path}: not a posterax file, or damaged ({shortened(error)})"
+        ) from error
+    found = header.get("format") if isinstance(header, dict) else None
+    if type(found) is not int or found != FORMAT:
+        raise CheckpointError(
+            f"{path}: format version {shortened(found)}, this posterax ({__version__}) reads "
+            f"{FORMAT}"
+        )
+    if metadata.get("digest") != _digest(text, arrays):
         raise CheckpointError(f"{path}: damaged, its content does not match its digest")
+    for name, array in arrays.items():
+        if array.dtype.kind not in "biuf" and array.dtype != jnp.bfloat16:
+            raise CheckpointError(f"{path}: {shortened(name)} is of type {array.dtype}")
     return arrays, header
+
+
+def _check_header(text: str) -> Any:
+    """The header, unless it is more than a file may have."""
+    nodes = sum(map(text.count, ",[{"))
+    if len(text) > HEADER_CHARACTERS or nodes > HEADER_NODES:
+        raise ValueError(
+            f"a header of {len(text):,} characters and {nodes:,} entries, more than "
+            f"{HEADER_CHARACTERS:,} and {HEADER_NODES:,}"
+        )
+    found = json.loads(text)
+    level, depth = [found], 0
+    while level:
+        inside = [list(v.values()) if isinstance(v, dict) else v for v in level]
+        level = [v for values in inside if isinstance(values, list) for v in values]
+        depth += 1
+        if depth > HEADER_DEPTH:
+            raise ValueError(f"a header nested deeper than {HEADER_DEPTH} levels")
+    return found
 
 
 def _digest(header: str, arrays: dict[str, np.ndarray]) -> str:
@@ -150,13 +210,13 @@ class Checkpoints:
 
     def add_draws(self, draws: dict[str, np.ndarray]) -> None:
         """Store the next part of the draws; the state written after it makes it count."""
-        write(self._part(self.parts), draws, {"format": FORMAT})
+        write(self._part(self.parts), draws, {"format": FORMAT, "written": circumstances()})
         self.parts += 1
 
     def save(self, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
         """Replace the latest state."""
         full = {"format": FORMAT, "identity": self.identity, "parts": self.parts, **header}
-        write(self.path, arrays, full)
+        write(self.path, arrays, full | {"written": circumstances()})
 
     def load(self) -> tuple[dict[str, np.ndarray], dict[str, Any], list[Any]] | None:
         """The latest state with its draws, or ``None`` where there is none."""
@@ -165,13 +225,14 @@ class Checkpoints:
         except FileNotFoundError:
             return None
         found, parts = header.get("identity"), header.get("parts")
-        if not isinstance(found, dict) or not isinstance(parts, int):
+        if not isinstance(found, dict) or type(parts) is not int or parts < 0:
             raise CheckpointError(f"{self.path}: is no state of a fit")
         for name, value in self.identity.items():
             if found.get(name) != value:
                 raise CheckpointError(
-                    f"{self.path}: belongs to another fit, its {name} is {_short(found.get(name))} "
-                    f"and this one's {_short(value)}; remove the directory or choose another"
+                    f"{self.path}: belongs to another fit, its {name} is "
+                    f"{shortened(found.get(name))} and this one's {shortened(value)}; remove the "
+                    "directory or choose another"
                 )
         self.parts = parts
         try:
@@ -186,6 +247,13 @@ class Checkpoints:
         return self.directory / f"draws-{i:06d}.safetensors"
 
 
-def _short(value: Any) -> str:
+def shortened(value: Any) -> str:
+    """A value in one line of at most 80 characters.
+
+    Example:
+        >>> from posterax.checkpoint import shortened
+        >>> shortened("two\\nlines")
+        'two lines'
+    """
     text = re.sub(r"\s+", " ", str(value))
     return text if len(text) <= 80 else text[:77] + "..."

@@ -152,9 +152,12 @@ class Endings:
         settings = {
             "method": repr(self.method),
             "steps": at.step,
+            "epochs": at.step / int(self.ready.plan.batches),
             "batch_size": self.ready.batch_size,
             "examples": float(self.ready.plan.total),
+            "key": np.asarray(jax.random.key_data(self.key)).tolist(),
             "thin": self.thin,
+            "fitted": cp.circumstances(),
         }
         record = Record(type(self.method).__name__, settings, history, at, interrupted=not whole)
         return with_record(posterior, record)

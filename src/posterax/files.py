@@ -4,6 +4,8 @@ Networks of ``px.networks``, priors, likelihoods and posteriors are stored by na
 settings; a network of the user's own is stored by a fingerprint and needs ``model=`` to load.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,30 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import likelihoods, networks, posteriors, priors
-from ._recognise import bayesian_parts, check_model, is_network
+from . import networks, posteriors, priors
+from ._bounds import (
+    check_posterior,
+    check_size,
+    field,
+    float_type,
+    named,
+    target_shapes,
+    texts,
+)
+from ._named import LIKELIHOODS, as_call, describe_prior, has_config, make_network, make_prior
+from ._recognise import bayesian_parts, check_model, check_parts, is_network
 from ._tree import named_leaves, path_name
 from ._version import __version__
-from .checkpoint import FORMAT, CheckpointError, pack, read, unpack, write
+from .checkpoint import (
+    FORMAT,
+    CheckpointError,
+    circumstances,
+    pack,
+    read,
+    shortened,
+    unpack,
+    write,
+)
 from .model import Model
 from .networks.parts import FrozenNetwork
 from .networks.sparse import SparseNetwork, pack_bits, unpack_bits
@@ -24,28 +45,6 @@ from .posteriors import Evidence, Posterior, Record
 from .predictive import Targets
 
 # what may be made from a file: these names and no others
-_PRIORS = {
-    c.__name__: c
-    for c in (
-        priors.Flat,
-        priors.Gaussian,
-        priors.Grid,
-        priors.Hierarchical,
-        priors.Laplace,
-        priors.ScaleMixture,
-    )
-}
-LIKELIHOODS = {
-    c.__name__: c
-    for c in (
-        likelihoods.Gaussian,
-        likelihoods.StudentT,
-        likelihoods.MultivariateGaussian,
-        likelihoods.Categorical,
-        likelihoods.Bernoulli,
-        likelihoods.Poisson,
-    )
-}
 _POSTERIORS = {
     "Enumerated": posteriors.Enumerated,
     "Factorized": posteriors.Factorized,
@@ -92,7 +91,9 @@ def save(
         "method": record.method,
         "history": list(record.history),
         "settings": record.settings,
+        "interrupted": record.interrupted,
         "evidence": posterior.evidence,
+        "written": circumstances(),
     } | (more or {})
     write(path, arrays, header)
 
@@ -124,55 +125,114 @@ def load(path: str | Path, *, model: Model | None = None) -> Any:
     path = Path(path)
     if not (model is None or isinstance(model, Model)):
         raise TypeError(f"model must be a px.Model, got {type(model).__name__}")
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file")
-    arrays, header = read(path)
+    arrays, header = opened(path)
     if "agent" in header:
         raise CheckpointError(f"{path}: holds an agent; px.bandits.load(path) reads it")
-    try:
+    with refusing(path):
         posterior = rebuild(arrays, header, model, path)
         if "estimator" not in header:
             return posterior
         from .tables import saved
 
         return saved.rebuild(posterior, header["estimator"], arrays, path)
-    except CheckpointError:
+
+
+def about(path: str | Path) -> dict[str, Any]:
+    """What a file says of itself: its header, checked against its digest; nothing is built.
+
+    ``written`` has the versions, the time and the device; ``method`` and ``settings`` say how it
+    was fitted. Files of posterax 0.1 have no ``written``.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> import posterax as px
+        >>> from posterax import files
+        >>> mlp = px.networks.MLP(1, 1, (4,), key=0)
+        >>> model = px.Model(mlp, px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1))
+        >>> file = pathlib.Path(tempfile.mkdtemp()) / "prior.px"
+        >>> px.before_data(model, [[0.0]]).save(file)
+        >>> files.about(file)["model"]["network"]["name"]
+        'MLP'
+    """
+    return opened(Path(path))[1]
+
+
+def opened(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Arrays and header of a file that is there."""
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file")
+    if not path.is_file():
+        kind = "a directory" if path.is_dir() else "no file"
+        raise CheckpointError(f"{path}: is {kind}; give the file that save wrote")
+    return read(path)
+
+
+@contextmanager
+def refusing(path: Path) -> Iterator[None]:
+    """Whatever goes wrong inside is the file's fault, and said so in a line."""
+    try:
+        yield
+    except (CheckpointError, KeyboardInterrupt):
         raise
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
-        raise CheckpointError(f"{path}: damaged or inconsistent ({error!r})") from error
+    except Exception as error:
+        raise CheckpointError(
+            f"{path}: damaged or inconsistent ({type(error).__name__}: {shortened(error)})"
+        ) from error
 
 
 def rebuild(
     arrays: dict[str, np.ndarray], header: dict[str, Any], model: Model | None, path: Path
 ) -> Posterior:
     """The posterior of what was read from a file."""
-    targets = Targets(*(tuple(int(d) for d in shape) for shape in header["targets"]))
+    targets = target_shapes(header, path)
     # a file of float64 is read as float32 where JAX has no other
-    dtype = jax.dtypes.canonicalize_dtype(np.dtype(header["dtype"]))
+    dtype = jax.dtypes.canonicalize_dtype(float_type(header, path))
+    stored = field(header, "model", dict, path=path)
+    by_name = model is None
     if model is None:
         model = _make_model(header, arrays, targets, dtype, path)
     else:
         check_model(model, header, path)
         model = _sparse(model, arrays, path)
+    likelihood = model.likelihood
+    own = jax.eval_shape(lambda: likelihood.init(targets.inner))
+    check_size("the parameters of the likelihood", own, arrays, path)
     model = model.for_targets(targets.inner, dtype)
     inner = model.network.dense()
     if isinstance(inner, FrozenNetwork):
-        fixed = _like(inner.fixed, arrays, "fixed", path, dtype)
+        fixed = _like(inner.fixed, arrays, "fixed", path, dtype, drawn=False)
         where = lambda m: m.network.fixed  # noqa: E731
         if isinstance(model.network, SparseNetwork):
             where = lambda m: m.network.network.fixed  # noqa: E731
         model = eqx.tree_at(where, model, fixed)
-    made = _POSTERIORS[header["posterior"]]
+    if by_name:
+        check_parts(model, stored, path)
+    made = named(_POSTERIORS, {"name": header.get("posterior")}, "posterior", path)
     family = {
-        name: _restore(node, name, arrays, model, path) for name, node in header["family"].items()
+        name: _restore(node, arrays, model, path)
+        for name, node in field(header, "family", dict, path=path).items()
     }
     state = _like(model.network.state, arrays, "state", path, dtype)
-    history = {str(name): arrays[f"history/{name}"] for name in header["history"]}
-    record = Record(str(header["method"]), dict(header["settings"]), history)
+    history = {name: arrays[f"history/{name}"] for name in texts(header, "history", path)}
+    record = Record(
+        field(header, "method", str, path=path),
+        field(header, "settings", dict, path=path),
+        history,
+        interrupted=header.get("interrupted", False) is True,
+    )
+    posterior = made(model, state, targets, record=record, evidence=_evidence(header), **family)
+    check_posterior(posterior, path)
+    return posterior
+
+
+def _evidence(header: dict[str, Any]) -> Evidence | None:
     known = header.get("evidence")
-    # files of earlier versions have no kind
-    evidence = known and Evidence(float(known[0]), float(known[1]), *map(str, known[2:3]))
-    return made(model, state, targets, record=record, evidence=evidence, **family)
+    if known is None:
+        return None
+    types = [int | float, int | float, str][: max(2, len(known))]  # the first files have no kind
+    if not isinstance(known, list) or not all(map(isinstance, known, types)) or True in known:
+        raise ValueError(f"evidence {known}")
+    return Evidence(float(known[0]), float(known[1]), *known[2:])
 
 
 # -- nodes of a posterior: parameter trees, arrays, dictionaries of arrays, plain values
@@ -195,34 +255,39 @@ def _store(value: Any, name: str, arrays: dict[str, np.ndarray], model: Model) -
     return {"some": name, "of": names}  # factors of one kind among several
 
 
-def _restore(
-    node: dict[str, Any], name: str, arrays: dict[str, np.ndarray], model: Model, path: Path
-) -> Any:
+def _restore(node: Any, arrays: dict[str, np.ndarray], model: Model, path: Path) -> Any:
     if "value" in node:
-        return node["value"]
+        return field(node, "value", bool, int, float, str, type(None), path=path)
     if "dict" in node:
-        return {k: _restore(v, k, arrays, model, path) for k, v in node["dict"].items()}
+        found = field(node, "dict", dict, path=path)
+        return {name: _restore(inside, arrays, model, path) for name, inside in found.items()}
     if "array" in node:
         return jnp.asarray(arrays[f"array/{node['array']}"])
     if "bayesian" in node:
         return _like(model.bayesian(model.parameters), arrays, node["bayesian"], path)
     if "some" in node:
-        return _like(_only(node["of"], model.parameters), arrays, node["some"], path)
+        return _like(_only(texts(node, "of", path), model.parameters), arrays, node["some"], path)
     return _like(model.parameters, arrays, node["parameters"], path)
 
 
-def _only(names: Any, tree: Any) -> Any:
+def _only(names: list[str], tree: Any) -> Any:
     """The tree's leaves with these names; ``None`` for the others."""
-    wanted = {str(name) for name in names}
+    wanted = set(names)
     return jax.tree_util.tree_map_with_path(
         lambda place, leaf: leaf if path_name(place) in wanted else None, tree
     )
 
 
 def _like(
-    template: Any, arrays: dict[str, np.ndarray], prefix: str, path: Path, dtype: Any = None
+    template: Any,
+    arrays: dict[str, np.ndarray],
+    prefix: str,
+    path: Path,
+    dtype: Any = None,
+    *,
+    drawn: bool = True,
 ) -> Any:
-    """A stored tree with the template's structure; draws have axes in front.
+    """A stored tree with the template's structure; what is drawn may have axes in front.
 
     Floats get the template's type, or ``dtype``: their width is no part of a model.
     """
@@ -233,9 +298,12 @@ def _like(
             f"{path}: {prefix} has {len(names)} arrays where the model needs {len(leaves)}"
         )
     sized, found = [], {}
-    for name, leaf in zip(names, leaves, strict=True):
+    for name, place, leaf in zip(names, named_leaves(template), leaves, strict=True):
+        # the first files had the names of Flax's variables with their attribute
+        if name.split("/", 2)[-1].removesuffix(".value") != place.removesuffix(".value"):
+            raise CheckpointError(f"{path}: {shortened(name)} where {prefix} needs {place}")
         value, kind = arrays[name], leaf.dtype
-        front = value.shape[: value.ndim - leaf.ndim]
+        front = value.shape[: value.ndim - leaf.ndim] if drawn else ()
         for family in (jnp.floating, jnp.integer):
             if jnp.issubdtype(value.dtype, family) and jnp.issubdtype(kind, family):
                 kind = dtype if dtype is not None and family is jnp.floating else kind
@@ -279,38 +347,6 @@ def _describe_model(model: Model, arrays: dict[str, np.ndarray]) -> dict[str, An
     }
 
 
-def has_config(module: Any) -> bool:
-    """Whether a network of ``px.networks`` can say what makes it again."""
-    try:
-        module.config()
-    except ValueError:
-        return False
-    return True
-
-
-def describe_prior(prior: priors.Prior) -> Any:
-    """A prior in JSON, or ``None`` for the user's own."""
-    if isinstance(prior, priors.ByPart):
-        parts = [(pattern, describe_prior(p)) for pattern, p in prior.parts]
-        default = describe_prior(prior.default)
-        if default is None or any(not isinstance(k, str) or p is None for k, p in parts):
-            return None
-        return {"name": "ByPart", "parts": parts, "default": default}
-    return as_call(prior, _PRIORS)
-
-
-def as_call(module: eqx.Module, known: dict[str, Any], skip: tuple[str, ...] = ()) -> Any:
-    """A module as the name and arguments that make it, or ``None`` for the user's own."""
-    if known.get(type(module).__name__) is not type(module):
-        return None
-    arguments = {
-        name: np.asarray(value).tolist() if isinstance(value, np.ndarray | jax.Array) else value
-        for name, value in vars(module).items()
-        if name not in skip and not name.startswith("_")  # those follow from the others
-    }
-    return {"name": type(module).__name__, "arguments": arguments}
-
-
 def _make_model(
     header: dict[str, Any],
     arrays: dict[str, np.ndarray],
@@ -325,31 +361,31 @@ def _make_model(
             f"{path}: its {' and '.join(own)} is of your own making; build the same model and "
             "call px.load(path, model=model)"
         )
-    make, config = networks.BY_NAME[stored["network"]["name"]], stored["network"]["config"]
-    # shapes first, without allocating: a damaged header must not ask for a terabyte
-    shapes = eqx.filter_eval_shape(lambda: networks.as_network(make(**config, key=0)))
-    if not is_network(shapes, stored["fingerprint"], header["dtype"]):
-        raise CheckpointError(f"{path}: the network's settings do not fit its fingerprint")
-    network = make(**config, key=0)
-    likelihood = LIKELIHOODS[stored["likelihood"]["name"]](**stored["likelihood"]["arguments"])
-    names = {str(name) for name in stored["where"]}
+    fits = lambda shapes: is_network(shapes, stored["fingerprint"], header["dtype"])  # noqa: E731
+    network = make_network(stored["network"], arrays, path, fits)
+    chosen = stored["likelihood"]
+    likelihood = named(LIKELIHOODS, chosen, "likelihood", path)(**chosen["arguments"])
+    if stored["rest"] not in ("none", "point", "frozen"):
+        raise CheckpointError(f"{path}: its other weights are {shortened(stored['rest'])}")
+    names = set(texts(stored, "where", path))
     where = None if stored["rest"] == "none" else lambda name, w: name in names
     rest = "frozen" if stored["rest"] == "frozen" else "point"
-    options = {"where": where, "rest": rest, "compute_dtype": stored["compute_dtype"]}
-    if stored["prior"]["name"] != "PerWeight":
-        whole = Model(network, make_prior(stored["prior"]), likelihood, **options)
+    precision = field(stored, "compute_dtype", str, type(None), path=path)
+    options = {"where": where, "rest": rest, "compute_dtype": precision}
+    if field(stored["prior"], "name", str, path=path) != "PerWeight":
+        whole = Model(network, make_prior(stored["prior"], path), likelihood, **options)
         return _sparse(whole, arrays, path)
     plain = _sparse(Model(network, priors.Gaussian(1.0), likelihood, **options), arrays, path)
     template = plain.for_targets(targets.inner, dtype).parameters
     if not stored["prior"]["likelihood"]:
         template = template._replace(likelihood=None)
-    loc = _like(template, arrays, "prior.loc", path)
+    loc = _like(template, arrays, "prior.loc", path, drawn=False)
     stored_scales = sum(name.startswith("prior.scale/") for name in arrays)
     if "scales" in stored["prior"]:  # what has none is a point
-        template = _only(stored["prior"]["scales"], template)
+        template = _only(texts(stored["prior"], "scales", path), template)
     elif stored_scales < len(jax.tree.leaves(template)):
         template = plain.bayesian(template)
-    scale = _like(template, arrays, "prior.scale", path)
+    scale = _like(template, arrays, "prior.scale", path, drawn=False)
     if rest == "frozen":  # the network has it already
         options |= {"where": None, "rest": "point"}
     return Model(plain.network, priors.PerWeight(loc, scale), likelihood, **options)
@@ -372,11 +408,3 @@ def _sparse(model: Model, arrays: dict[str, np.ndarray], path: Path) -> Model:
             )
         return model
     return model.sparse(stored)
-
-
-def make_prior(node: dict[str, Any]) -> priors.Prior:
-    """A prior from JSON."""
-    if node["name"] == "ByPart":
-        parts = {pattern: make_prior(prior) for pattern, prior in node["parts"]}
-        return priors.ByPart(parts, make_prior(node["default"]))
-    return _PRIORS[node["name"]](**node["arguments"])

@@ -2,16 +2,27 @@
 
 import dataclasses
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 
-from .. import files, infer, networks
+from .. import _named, files, infer, networks
+from .._bounds import check_config, check_count, check_size, field, named
 from .._checks import whole
 from .._version import __version__
-from ..checkpoint import FORMAT, CheckpointError, pack, read, settings_fingerprint, unpack, write
+from ..checkpoint import (
+    FORMAT,
+    CheckpointError,
+    circumstances,
+    pack,
+    settings_fingerprint,
+    unpack,
+    write,
+)
 from ..infer.base import Method
 from ..likelihoods import Likelihood
 from ..posteriors import Posterior
@@ -20,13 +31,18 @@ from .base import Policy
 from .learner import learner_of
 from .linear import LinearThompson
 from .live import Agent
-from .neural import own_copy
+from .loop import first_state
+from .neural import Neural, own_copy
 from .policies import UCB, EpsilonGreedy, Greedy, Thompson
 from .simple import Uniform
 
 # what may be made from a file: these names and no others
 _POLICIES = {c.__name__: c for c in (EpsilonGreedy, Greedy, LinearThompson, Thompson, UCB, Uniform)}
-_METHODS = {name: getattr(infer, name) for name in infer.__all__}
+_METHODS = {
+    name: value
+    for name, value in vars(infer).items()
+    if isinstance(value, type) and issubclass(value, Method)
+}
 
 
 class _Own(Exception):
@@ -49,7 +65,7 @@ def save(agent: Agent, path: Path) -> None:
         files.save(learned, path, {"agent": about}, arrays)
     else:
         header = {"format": FORMAT, "posterax": __version__, "agent": about}
-        write(path, arrays, header)
+        write(path, arrays, header | {"written": circumstances()})
 
 
 def load(path: str | Path, *, policy: Policy | None = None) -> Agent:
@@ -74,18 +90,12 @@ def load(path: str | Path, *, policy: Policy | None = None) -> Agent:
         True
     """
     path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file")
-    arrays, header = read(path)
+    arrays, header = files.opened(path)
     about = header.get("agent")
     if not isinstance(about, dict):
         raise CheckpointError(f"{path}: holds no agent; px.load reads posteriors")
-    try:
+    with files.refusing(path):
         return _rebuild(path, arrays, header, about, policy)
-    except CheckpointError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
-        raise CheckpointError(f"{path}: damaged or inconsistent ({error!r})") from error
 
 
 def _rebuild(
@@ -101,8 +111,14 @@ def _rebuild(
             f"{path}: its policy is of your own making, or has a network or optimiser that is; "
             "make the same one and call px.bandits.load(path, policy=policy)"
         )
-    policy = _make(about["policy"]) if policy is None else policy
-    agent = Agent(policy, about["features"], about["actions"])
+    policy = _make(about["policy"], arrays, path) if policy is None else policy
+    if not isinstance(policy, Policy):
+        raise CheckpointError(f"{path}: its policy is a {type(policy).__name__}")
+    features, actions = (
+        whole(name, field(about, name, int, path=path)) for name in ("features", "actions")
+    )
+    _check_sizes(policy, features, actions, arrays, path)
+    agent = Agent(policy, features, actions)
     for name in ("choices", "updates"):
         setattr(agent, name, whole(name, about[name], least=0))
     agent.course = unpack(agent.course, arrays, "course", path)
@@ -113,6 +129,25 @@ def _rebuild(
         state = state._replace(learned=own_copy(found))
     agent.state = state
     return agent
+
+
+def _check_sizes(
+    policy: Policy, features: int, actions: int, arrays: dict[str, np.ndarray], path: Path
+) -> None:
+    """Refuse what would take far more memory than the file holds, before it is made."""
+    if isinstance(policy, Neural):
+        wide = features + 2 * actions
+        sizes = check_config({"hidden": list(policy.hidden)}, path)["hidden"]
+        sizes = [wide, *(whole("hidden", size) for size in sizes), wide]
+        weights = sum((a + 1) * b for a, b in pairwise(sizes))
+        check_count("its network", weights, arrays, path)
+        for name in ("buffer", "batch_size"):
+            check_count(f"its {name}", getattr(policy, name) * wide, arrays, path)
+    elif isinstance(policy, LinearThompson):
+        check_count("its matrices", actions * (features + 1) ** 2, arrays, path)
+    check_count("its counts", features + actions, arrays, path)
+    state = eqx.filter_eval_shape(first_state, policy, features, actions, jax.random.key(0))
+    check_size("its state", state, arrays, path)
 
 
 def _apart(state: Any) -> tuple[Any, Posterior | None]:
@@ -150,33 +185,36 @@ def _describe(value: Any) -> Any:
         return _number(value)
     node: Any = None
     if isinstance(value, Prior):
-        node = {"prior": files.describe_prior(value)}
+        node = {"prior": _named.describe_prior(value)}
     elif isinstance(value, Likelihood):
-        node = {"likelihood": files.as_call(value, files.LIKELIHOODS, skip=("cholesky",))}
+        node = {"likelihood": _named.as_call(value, _named.LIKELIHOODS, skip=("cholesky",))}
     elif isinstance(value, Policy | Method):
         kind, known = ("policy", _POLICIES) if isinstance(value, Policy) else ("method", _METHODS)
         name = type(value).__name__
         if known.get(name) is type(value):
             fields = [f.name for f in dataclasses.fields(value) if f.init]
             node = {kind: name, "with": {n: _describe(getattr(value, n)) for n in fields}}
-    elif networks.BY_NAME.get(type(value).__name__) is type(value) and files.has_config(value):
+    elif networks.BY_NAME.get(type(value).__name__) is type(value) and _named.has_config(value):
         node = {"network": type(value).__name__, "with": value.config()}
     if node is None or None in node.values():
         raise _Own
     return node
 
 
-def _make(node: Any) -> Any:
+def _make(node: Any, arrays: dict[str, np.ndarray], path: Path) -> Any:
     if not isinstance(node, dict):
         return node
     if "tuple" in node:
-        return tuple(_make(v) for v in node["tuple"])
+        return tuple(_make(v, arrays, path) for v in field(node, "tuple", list, path=path))
     if "prior" in node:
-        return files.make_prior(node["prior"])
+        return _named.make_prior(node["prior"], path)
     if "likelihood" in node:
         stored = node["likelihood"]
-        return files.LIKELIHOODS[stored["name"]](**stored["arguments"])
+        return named(_named.LIKELIHOODS, stored, "likelihood", path)(**stored["arguments"])
     if "network" in node:
-        return networks.BY_NAME[node["network"]](**node["with"], key=0)
-    known = _POLICIES[node["policy"]] if "policy" in node else _METHODS[node["method"]]
-    return known(**{name: _make(v) for name, v in node["with"].items()})
+        stored = {"name": node["network"], "config": node["with"]}
+        return _named.make_network(stored, arrays, path)
+    kind, known = ("policy", _POLICIES) if "policy" in node else ("method", _METHODS)
+    make = named(known, {"name": node.get(kind)}, kind, path)
+    settings = field(node, "with", dict, path=path)
+    return make(**{name: _make(v, arrays, path) for name, v in settings.items()})

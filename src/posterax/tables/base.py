@@ -26,6 +26,7 @@ from ..posteriors import GaussianMixture, MeanFieldGaussian, Posterior
 from ..predictive import Predictive
 from ..validation import Validation
 from . import settings
+from .columns import Columns, as_frame
 from .standardise import Rows, Standardiser, distinct, padded, standardiser, text_column
 
 LEAST_ROWS = 128  # of a prediction: every smaller one is padded to it, so all round alike
@@ -34,6 +35,8 @@ LEAST_ROWS = 128  # of a prediction: every smaller one is padded to it, so all r
 class BayesianEstimator(BaseEstimator):
     """Fitting, sequential updating, prediction and files; subclasses know the targets."""
 
+    columns_: Columns  # with columns="auto": what became of each
+    card_: dict[str, Any]  # of an estimator in a file: where it comes from
     posterior_: Posterior
     x_scaling_: Standardiser
     updates_: int  # parts learned after the first
@@ -184,6 +187,8 @@ class BayesianEstimator(BaseEstimator):
         return distinct(X, y, weight)
 
     def _check_inputs(self, X: Any, *, reset: bool) -> np.ndarray:
+        if self.columns is not None:
+            return self._encoded(X, reset=reset)
         try:
             return validate_data(self, X, reset=reset, dtype=np.float64, ensure_min_samples=1)
         except ValueError as error:
@@ -192,8 +197,22 @@ class BayesianEstimator(BaseEstimator):
                 raise
             raise ValueError(
                 f"X must be numeric, but {text}: encode text first, for instance with "
-                "sklearn.preprocessing.OneHotEncoder"
+                "sklearn.preprocessing.OneHotEncoder, or set columns='auto'"
             ) from None
+
+    def _encoded(self, X: Any, *, reset: bool) -> np.ndarray:
+        """The matrix of a table with text, gaps and dates."""
+        if self.columns != "auto":
+            raise ValueError(f"columns must be None or 'auto', got {self.columns!r}")
+        if reset:
+            frame = as_frame(X)
+            self.columns_ = Columns.learn(frame)
+            self.feature_names_in_ = np.array(self.columns_.names, dtype=object)
+            self.n_features_in_ = len(self.columns_.names)
+        encoded = self.columns_.transform(X)
+        if not len(encoded):
+            raise ValueError("X has no rows")
+        return encoded
 
     def _scale(self, rows: Rows) -> None:
         self.x_scaling_ = standardiser(rows.x, rows.weight)
@@ -220,7 +239,7 @@ class BayesianEstimator(BaseEstimator):
 
     def _model(self, n: int) -> Model:
         network = networks.MLP(
-            self.n_features_in_,
+            self.n_features_in_ if self.columns is None else len(self.columns_.names_out),
             self._outputs(),
             settings.layer_sizes(self.hidden_layer_sizes, n),
             activation=self.activation,
@@ -318,7 +337,11 @@ class BayesianEstimator(BaseEstimator):
             A ``px.Predictive``: mean, epistemic, aleatoric, quantile, log_prob, sample.
         """
         check_is_fitted(self, "posterior_")
-        x = self.x_scaling_(self._check_inputs(X, reset=False))
+        return self._answer(self._check_inputs(X, reset=False), samples)
+
+    def _answer(self, x: np.ndarray, samples: int | None = None) -> Predictive:
+        """The predictive of a matrix, in the units of y."""
+        x = self.x_scaling_(x)
         dtype = jax.tree.leaves(self.posterior_.model.parameters)[0].dtype
         return self.posterior_.predict(
             x.astype(dtype),

@@ -48,6 +48,8 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         random_state: a seed; the same seed and data give the same bits.
         verbose: show a progress bar (default: where someone is watching).
         warm_start: start the next ``fit`` from the last one's posterior.
+        columns: ``None`` for a table of numbers, or ``"auto"`` for one with text, gaps and dates,
+            which are encoded; ``columns_.summary()`` says how.
 
     Example:
         >>> from sklearn.datasets import load_iris
@@ -83,6 +85,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         random_state: Any = None,
         verbose: bool | None = None,
         warm_start: bool = False,
+        columns: str | None = None,
     ):
         self.method = method
         self.hidden_layer_sizes = hidden_layer_sizes
@@ -102,6 +105,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         self.random_state = random_state
         self.verbose = verbose
         self.warm_start = warm_start
+        self.columns = columns
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "BayesianClassifier":
         """Learn the posterior of the network's weights.

@@ -52,6 +52,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         random_state: a seed; the same seed and data give the same bits.
         verbose: show a progress bar (default: where someone is watching).
         warm_start: start the next ``fit`` from the last one's posterior.
+        columns: ``None`` for a table of numbers, or ``"auto"`` for one with text, gaps and dates,
+            which are encoded; ``columns_.summary()`` says how.
 
     Example:
         >>> from sklearn.datasets import load_diabetes
@@ -89,6 +91,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         random_state: Any = None,
         verbose: bool | None = None,
         warm_start: bool = False,
+        columns: str | None = None,
     ):
         self.method = method
         self.hidden_layer_sizes = hidden_layer_sizes
@@ -109,6 +112,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         self.random_state = random_state
         self.verbose = verbose
         self.warm_start = warm_start
+        self.columns = columns
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "BayesianRegressor":
         """Learn the posterior of the network's weights.
@@ -134,12 +138,6 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         predictive = self.predictive(X)
         return (predictive.mean, predictive.std) if return_std else predictive.mean
 
-    def predictive(self, X: Any, *, samples: int | None = None) -> Predictive:
-        predictive = self._own_width(X, samples)
-        return predictive if np.all(self.spread_ == 1) else predictive.widened(self.spread_)
-
-    predictive.__doc__ = BayesianEstimator.predictive.__doc__
-
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Draws of y, (rows, n_samples) or (rows, targets, n_samples).
 
@@ -156,9 +154,13 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         tags.target_tags.multi_output = True
         return tags
 
-    def _own_width(self, X: Any, samples: int | None = None) -> Predictive:
+    def _answer(self, x: np.ndarray, samples: int | None = None) -> Predictive:
+        predictive = self._own_width(x, samples)
+        return predictive if np.all(self.spread_ == 1) else predictive.widened(self.spread_)
+
+    def _own_width(self, x: np.ndarray, samples: int | None = None) -> Predictive:
         """The predictive as wide as the posterior has it, in the units of y."""
-        predictive = super().predictive(X, samples=samples)
+        predictive = super()._answer(x, samples)
         shift, scale = self.y_scaling_
         if self._target_shape == ():
             shift, scale = shift[0], scale[0]

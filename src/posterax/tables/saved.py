@@ -12,6 +12,7 @@ from ..checkpoint import CheckpointError
 from ..infer.base import Method
 from ..posteriors import Posterior
 from .classifier import BayesianClassifier
+from .columns import Columns
 from .regressor import BayesianRegressor
 from .standardise import Standardiser
 
@@ -32,6 +33,8 @@ def save(estimator: Any, path: str | Path) -> None:
         "seeds": [estimator._network_seed, estimator._fit_seed, estimator._predict_seed],
         "updates_": estimator.updates_,
     }
+    if estimator.columns is not None:
+        fitted["columns"] = estimator.columns_.as_json()
     if hasattr(estimator, "feature_names_in_"):
         fitted["feature_names_in_"] = list(estimator.feature_names_in_)
     if isinstance(estimator, BayesianClassifier):
@@ -46,6 +49,8 @@ def save(estimator: Any, path: str | Path) -> None:
         name: _described(name, value) for name, value in estimator.get_params(deep=False).items()
     }
     header = {"name": type(estimator).__name__, "params": params, "fitted": fitted}
+    if hasattr(estimator, "card_"):
+        header["card"] = estimator.card_
     files.save(estimator.posterior_, path, {"estimator": header}, arrays)
 
 
@@ -66,6 +71,13 @@ def rebuild(
     seeds = [int(seed) for seed in fitted["seeds"]]
     estimator._network_seed, estimator._fit_seed, estimator._predict_seed = seeds
     estimator.updates_ = int(fitted["updates_"])
+    if estimator.columns is not None or "columns" in fitted:
+        estimator.columns_ = Columns.from_json(fitted["columns"])
+        wide = (len(estimator.columns_.names_out),)
+        if estimator.columns != "auto" or estimator.x_scaling_.shift.shape != wide:
+            raise CheckpointError(f"{path}: its columns do not fit its network")
+    if "card" in header:
+        estimator.card_ = dict(header["card"])
     if "feature_names_in_" in fitted:
         estimator.feature_names_in_ = np.array(fitted["feature_names_in_"], dtype=object)
     if kind is BayesianClassifier:

@@ -1,0 +1,95 @@
+"""``posterax demo``: every method on a curve and on digits, then a table and its report."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from . import one_line_errors, say
+
+if TYPE_CHECKING:
+    from .. import demo as tasks
+
+PERCENT = ("error", "cover")
+EXAMPLES = """Examples:
+
+posterax demo
+
+posterax demo --out pictures --seed 1"""
+
+
+def demo(
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Where the picture and the report go.")
+    ] = Path("demo"),
+    seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 0,
+    quick: Annotated[bool, typer.Option(hidden=True, help="A few steps each, to try it.")] = False,
+) -> None:
+    """Fit every method to the paper's curve and to digits, then a table, with a report.
+
+    About a minute and a half on two cores. The last line is the report's path.
+    """
+    with one_line_errors():
+        from .. import demo as tasks
+
+        few = slice(tasks.BATCH) if quick else slice(None)
+        train, test = tasks.curve_data(key=2 * seed), tasks.curve_data(key=2 * seed + 1)
+        train = (train[0][few], train[1][few])
+        entries = tasks.curve_entries(seed, quick=quick)
+        say(f"regression curve: {len(train[1]):,} points to fit, {len(test[1]):,} to test")
+        results = list(tasks.run(entries, train, test, tasks.curve_scores, seed, say))
+        _show(
+            "Regression curve",
+            results,
+            "cover: by the 90 % interval; sd: epistemic, at x inside and outside the data",
+        )
+        picture = out / "regression.png"
+        tasks.draw_curve({r.name: r.posterior for r in results[:3]}, train, picture)
+
+        train, _, test = tasks.digits_data()
+        train = (train[0][few], train[1][few])
+        entries = tasks.digits_entries(seed, quick=quick)
+        say(f"digits: {len(train[1]):,} images to fit, {len(test[1]):,} to test")
+        results = list(tasks.run(entries, train, test, tasks.digits_scores, seed, say))
+        _show("Digits", results, "ECE: expected calibration error")
+        typer.echo(picture)
+        typer.echo(_report(out / "diabetes.html", seed, quick=quick))
+
+
+def _report(path: Path, seed: int, *, quick: bool) -> Path:
+    """Fit scikit-learn's table of diabetes patients and write what a reader should know of it."""
+    from sklearn.datasets import load_diabetes
+    from sklearn.model_selection import train_test_split
+
+    from ..report import write_report
+    from ..tables import BayesianRegressor
+    from . import method_arguments
+
+    X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
+    y = y.rename("progression")
+    X, X_test, y, y_test = train_test_split(X, y, test_size=0.25, random_state=seed)
+    say(f"diabetes: {len(X)} patients to fit, {len(X_test)} to test, then a report")
+    # a fifth of the estimator's own number: enough for this table
+    arguments = method_arguments("bayes_by_backprop", task="regression", quick=quick)
+    regressor = BayesianRegressor(**{"steps": 1500, **arguments}, random_state=seed, verbose=False)
+    regressor.fit(X, y)
+    return write_report(
+        path, regressor, X, y, held_out=(X_test, y_test), title="Progression of diabetes",
+        card={"target": "progression", "data": "scikit-learn's load_diabetes", "seed": seed},
+    )  # fmt: skip
+
+
+def _show(title: str, results: Sequence["tasks.Result"], legend: str) -> None:
+    """A table of results on standard output."""
+    from .showing import console, table
+
+    notes = [f"{r.name}: {r.note}" for r in results if r.note]
+    caption = "\n".join([legend, "seconds: to fit, compilation included", *notes])
+    rows = []
+    for r in results:
+        scores = [f"{v:.1%}" if k in PERCENT else f"{v:.3f}" for k, v in r.scores.items()]
+        rows.append([r.name, f"{r.weights:,}", *scores, f"{r.seconds:.1f}"])
+    page = console()
+    page.print(table(title, ("method", "weights", *results[0].scores, "seconds"), rows, caption))
+    page.print()

@@ -1,0 +1,334 @@
+"""The facts behind ``posterax explain``, as plain dictionaries."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .._tree import human_bytes
+from ..checkpoint import CheckpointError, read
+from ..posteriors import Draws, GaussianMixture, Posterior
+from . import Refused
+
+STILL_FALLING = 0.02  # nats a row over the last tenth of the steps
+CONSTANT_KINDS = {
+    "Point": "one network: its weights are numbers, not distributions, so none of its uncertainty "
+    "is epistemic",
+    "PriorPosterior": "the prior itself: no data have been seen",
+}
+
+
+def facts(path: Path, data: Path | None, target: str | None, notes: list[str]) -> dict[str, Any]:
+    """Everything that can be told of a file, by section.
+
+    Args:
+        path: the file.
+        data: a table to score the model on, and to compare chains at.
+        target: the table's target, where it is not the one the model was fitted to.
+        notes: what was done on the way, a line each, is added here.
+    """
+    arrays, header = read(path)
+    found: dict[str, Any] = {"is": _kind(header)}
+    found["file"] = {
+        "size": human_bytes(path.stat().st_size),
+        "bytes": path.stat().st_size,
+        "format": header.get("format"),
+        "posterax": header.get("posterax"),
+    }
+    if "agent" in header:
+        return found | _agent(arrays, header, path)
+    if "posterior" not in header:
+        raise Refused(f"{path}: a part of a checkpoint, not a model: resume its fit")
+    held, why = _loaded(path)
+    posterior: Posterior | None = getattr(held, "posterior_", held)
+    try:
+        found["model"] = _model(header, arrays, posterior)
+        found["method"] = _method(header)
+        found["training"] = _training(header, arrays)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise CheckpointError(f"{path}: damaged or inconsistent ({error!r})") from error
+    estimator = header.get("estimator") or {}
+    card = estimator.get("card") or {}
+    found["data"] = _data(header, estimator, card)
+    if hasattr(held, "columns_"):
+        found["columns"] = held.columns_.summary()
+    if scores := card.get("scores"):
+        found["held_out"] = scores
+    inputs = None
+    if data is not None:
+        found["scores"], inputs = _scores(held, data, target or card.get("target"), notes)
+    if posterior is not None:
+        found |= _weights(posterior)
+    found["diagnostics"] = _diagnostics(posterior, inputs, found["training"], header)
+    if why:
+        found["diagnostics"]["not_loaded"] = why
+    return found
+
+
+# -- what it is
+
+
+def _kind(header: dict[str, Any]) -> str:
+    if "agent" in header:
+        return "a bandit agent (px.bandits.load)"
+    posterior = header.get("posterior", "nothing")
+    if "estimator" in header:
+        return f"an estimator, {header['estimator'].get('name')}, with a {posterior} (px.load)"
+    return f"a posterior, {posterior} (px.load)"
+
+
+def _agent(arrays: dict[str, Any], header: dict[str, Any], path: Path) -> dict[str, Any]:
+    about = header["agent"]
+    if not isinstance(about, dict):
+        raise CheckpointError(f"{path}: damaged, its agent is no dictionary")
+    policy = about.get("policy")
+    told = {
+        "policy": policy.get("policy") if isinstance(policy, dict) else "of your own making",
+        "settings": policy.get("with") if isinstance(policy, dict) else None,
+        "features": about.get("features"),
+        "actions": about.get("actions"),
+        "choices": about.get("choices"),
+        "updates": about.get("updates"),
+        "posterior": header.get("posterior"),
+    }
+    text = "an agent is judged by its regret: px.bandits and docs/bandits.md"
+    return {"model": told, "diagnostics": {"verdict": text}}
+
+
+def _loaded(path: Path) -> tuple[Any, str | None]:
+    """The estimator or posterior, or why there is none but what the header says."""
+    from ..files import load
+
+    try:
+        return load(path), None
+    except CheckpointError as error:
+        if "of your own making" not in str(error):
+            raise
+        return None, str(error).removeprefix(f"{path}: ")
+
+
+# -- the sections
+
+
+def _model(header: dict[str, Any], arrays: Any, posterior: Posterior | None) -> dict[str, Any]:
+    from .._tree import tree_size
+
+    stored = header["model"]
+    network = stored["network"]
+    told: dict[str, Any] = {
+        "network": "of your own making" if network is None else network["name"],
+        "settings": None if network is None else network["config"],
+    }
+    if posterior is not None:
+        told["weights"] = tree_size(posterior.model.parameters)
+        told["random_weights"] = posterior.model.bayesian_size
+    else:  # the header has names; arrays of the family have sizes, with axes of draws in front
+        told["arrays"] = list(stored["where"])
+        told["stored_numbers"] = int(sum(np.size(a) for a in arrays.values()))
+    told["not_random"] = None if stored["rest"] == "none" else stored["rest"]
+    told["prior"] = _call(stored["prior"])
+    told["likelihood"] = _call(stored["likelihood"])
+    told["posterior"] = header["posterior"]
+    told["numbers"] = header["dtype"]
+    if header.get("evidence"):
+        value, error, *kind = header["evidence"]
+        told["log_evidence"] = f"{value:.4g} ± {error:.2g} nats ({(kind or ['estimate'])[0]})"
+    return told
+
+
+def _call(node: Any) -> str:
+    """A prior or likelihood as it is written in Python."""
+    if node is None:
+        return "of your own making"
+    if node["name"] == "ByPart":
+        parts = [f"{pattern}: {_call(prior)}" for pattern, prior in node["parts"]]
+        return f"ByPart({', '.join(parts)}; others: {_call(node['default'])})"
+    arguments = [f"{k}={_short(v)}" for k, v in node.get("arguments", {}).items()]
+    return f"{node['name']}({', '.join(arguments)})"
+
+
+def _short(value: Any, most: int = 60) -> str:
+    text = repr(value)
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _method(header: dict[str, Any]) -> dict[str, Any]:
+    settings = dict(header["settings"])
+    written = re.sub(r"\s+", " ", str(settings.pop("method", header["method"])))
+    told = {"name": header["method"], "written": written.replace("( ", "(").replace(" )", ")")}
+    pruning = settings.pop("pruning", None)
+    settings.pop("thin", None) if settings.get("thin") == 1 else None
+    # a regressor's last fit continues an earlier one: its steps are the last part's
+    told |= {("last_steps" if k == "steps" else k): v for k, v in settings.items()}
+    if pruning:
+        kept = {k: v for k, v in pruning.items() if k not in ("curve", "sizes")}
+        told["pruned"] = {k: v for k, v in kept.items() if k != "widths"}
+        if "widths" in kept:
+            told["pruned"] |= {"hidden before": kept["widths"][0], "now": kept["widths"][1]}
+    return told
+
+
+def _data(
+    header: dict[str, Any], estimator: dict[str, Any], card: dict[str, Any]
+) -> dict[str, Any]:
+    fitted = estimator.get("fitted") or {}
+    told: dict[str, Any] = {"examples": header["settings"].get("examples")}
+    told["columns"] = fitted.get("n_features_in_")
+    told["names"] = fitted.get("feature_names_in_")
+    told["classes"] = fitted.get("classes_")
+    told["updates"] = fitted.get("updates_") or None
+    for key, value in card.items():
+        if key not in ("scores", "baseline", "columns", "history", "kind", "settings", "notes"):
+            told[key] = value
+    return {key: value for key, value in told.items() if value not in (None, [], {})}
+
+
+def _training(header: dict[str, Any], arrays: Any) -> dict[str, Any]:
+    """The course of the fit in short."""
+    history = {str(name): np.asarray(arrays[f"history/{name}"]) for name in header["history"]}
+    terms = {n: v.astype(np.float64) for n, v in history.items() if v.ndim == 1 and len(v)}
+    if not terms:
+        return {}
+    told: dict[str, Any] = {"steps": max(map(len, terms.values()))}
+    told["finite"] = all(bool(np.isfinite(values).all()) for values in terms.values())
+    for name in ("nll", "kl", "prior", "acceptance", "divergences"):
+        if name in terms:
+            tenth = max(len(terms[name]) // 10, 1)
+            told[f"last_{name}"] = float(terms[name][-tenth:].mean())
+    if "nll" in terms:
+        told["course"] = course(terms["nll"])
+        told["unit"] = "nats a row, means over the last tenth of the steps"
+    return told
+
+
+def course(nll: np.ndarray) -> str:
+    """Whether a series of losses has come to rest: its last tenth beside the one before.
+
+    Example:
+        >>> import numpy as np
+        >>> from posterax.commands.facts import course
+        >>> course(np.exp(-np.arange(1000) / 50)), course(np.linspace(9, 1, 100))
+        ('settled', 'still falling, by 0.81 over the last tenth')
+    """
+    tenth = len(nll) // 10
+    if not np.isfinite(nll).all():
+        return f"not finite from step {int(np.argmin(np.isfinite(nll))) + 1:,}"
+    if tenth < 2:
+        return "too short to tell"
+    last, before = nll[-tenth:], nll[-2 * tenth : -tenth]
+    fall = float(before.mean() - last.mean())
+    if abs(fall) <= max(STILL_FALLING, 3 * np.hypot(_error(last), _error(before))):
+        return "settled"
+    word = "falling" if fall > 0 else "rising"
+    return f"still {word}, by {abs(fall):.2g} over the last tenth"
+
+
+def _error(values: np.ndarray) -> float:
+    """The standard error of a mean, by blocks, since neighbours are alike, around their trend."""
+    blocks = np.array([b.mean() for b in np.array_split(values, min(10, len(values)))])
+    slope = np.polyfit(np.arange(len(blocks)), blocks, 1) if len(blocks) > 2 else (0.0, 0.0)
+    return float(np.std(blocks - np.polyval(slope, np.arange(len(blocks)))) / np.sqrt(len(blocks)))
+
+
+def _scores(held: Any, data: Path, target: str | None, notes: list[str]) -> tuple[Any, Any]:
+    """Scores on a table, and its inputs as the posterior takes them."""
+    from .scoring import score
+
+    X, y = table_for(held, data, target, notes)
+    inputs = held.x_scaling_(held._check_inputs(X, reset=False))
+    if y is None:
+        return None, inputs
+    return score(held, X, y), inputs
+
+
+def table_for(held: Any, data: Path, target: str | None, notes: list[str]) -> tuple[Any, Any]:
+    """Rows for an estimator, and their targets, ``None`` where no target is named."""
+    from .reading import read_table, split_target
+
+    if not hasattr(held, "posterior_"):
+        raise Refused("--data is for estimators: a plain posterior does not know a table's columns")
+    frame = read_table(data, notes)
+    if target is None:
+        return frame, None
+    parts = split_target(frame, target)
+    notes += parts.notes
+    y = parts.y
+    if hasattr(held, "classes_") and held.classes_.dtype.kind in "US" and y.dtype == object:
+        y = y.astype(str)
+    return parts.X, y
+
+
+def _weights(posterior: Posterior) -> dict[str, Any]:
+    """How much is known of the weights, and how many were pruned."""
+    from ..networks.sparse import SparseNetwork
+    from ..pruning import report, signal_to_noise
+
+    told: dict[str, Any] = {}
+    try:
+        ratios = np.concatenate([r.ravel() for r in signal_to_noise(posterior).values()])
+    except (ValueError, NotImplementedError):  # no deviations
+        ratios = np.zeros(0)
+    if len(ratios):
+        low, middle, high = np.quantile(ratios[np.isfinite(ratios)], [0.1, 0.5, 0.9])
+        told["signal_to_noise"] = {
+            "median_db": float(middle),
+            "tenth_percentile_db": float(low),
+            "ninetieth_percentile_db": float(high),
+            "below_0_db": f"{np.mean(ratios < 0):.1%} of the weights have |μ| < σ",
+        }
+        if isinstance(posterior, GaussianMixture | Draws):
+            told["signal_to_noise"]["deviation"] = "over members or draws, which differ in weights"
+    record = posterior.record
+    if isinstance(posterior.model.network, SparseNetwork) or (
+        record is not None and "pruning" in record.settings
+    ):
+        pruned = report(posterior)
+        total, kept = sum(pruned.sizes.values()), sum(pruned.kept.values())
+        told["pruning"] = {"weights_before": total, "weights_kept": kept}
+        told["pruning"]["removed"] = f"{pruned.fraction:.1%}"
+        if pruned.widths is not None:
+            told["pruning"]["hidden_units"] = "{} → {}".format(*map(_short, pruned.widths))
+    return told
+
+
+# -- the verdict
+
+
+def _diagnostics(
+    posterior: Posterior | None, inputs: Any, training: dict[str, Any], header: dict[str, Any]
+) -> dict[str, Any]:
+    """Chains by their agreement; what was optimised by its course."""
+    if posterior is not None:
+        from ..diagnostics import diagnose
+
+        try:
+            found = diagnose(posterior, inputs)
+        except ValueError as error:
+            if "say nothing about mixing" in str(error):
+                return {"ok": False, "verdict": str(error)}
+        else:
+            return {"ok": found.ok, "verdict": found.verdict, "numbers": found.to_dict()}
+    sentences, ok = [], True
+    went = training.get("course", "")
+    if training and not training["finite"]:
+        ok = False
+        sentences.append("The training met numbers that are not finite: lower the learning rate.")
+    elif went.startswith("still"):
+        ok = False
+        sentences.append(f"The training was {went}: more steps may help (--steps).")
+    elif went == "settled":
+        sentences.append("The training has settled, and all of it is finite.")
+    elif went:
+        ok = False
+        sentences.append(f"The training was {went}.")
+    else:
+        sentences.append("The file keeps no history of its training.")
+    if header["posterior"] in CONSTANT_KINDS:
+        sentences.append(f"It is {CONSTANT_KINDS[header['posterior']]}.")
+    else:
+        sentences.append(
+            "There are no chains to compare: how close the approximation is, only held-out scores "
+            "and calibration tell."
+        )
+    return {"ok": ok, "verdict": " ".join(sentences)}

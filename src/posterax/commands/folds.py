@@ -1,0 +1,302 @@
+"""Cross-validation of methods on a table, and when one of them is better than chance allows."""
+
+import dataclasses
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+from sklearn.model_selection import KFold, StratifiedKFold
+
+from .. import metrics
+from ..experiments.watch import Watch
+from ..tables import BayesianClassifier, BayesianRegressor
+from . import Refused, method_arguments, one_line
+
+LEVEL = 0.9  # of the intervals
+CLEAR = 0.975  # quantile of Student's t that a paired difference has to pass
+TITLES = {
+    "nll": "NLL", "rmse": "RMSE", "error": "error", "calibration_error": "calibration",
+    "coverage": "cover 90 %",
+}  # fmt: skip
+LOWER = ("nll", "rmse", "error", "calibration_error")  # the better, so that one can be best
+
+
+@dataclasses.dataclass
+class Row:
+    """A method's scores, one of each fold, or why there are none."""
+
+    name: str
+    method: str | None  # none of the baseline
+    scores: dict[str, list[float]] = dataclasses.field(default_factory=dict)
+    seconds: list[float] = dataclasses.field(default_factory=list)
+    failed: str = ""
+    warned: list[str] = dataclasses.field(default_factory=list)
+
+    def mean(self, score: str) -> tuple[float, float]:
+        """The mean over folds, and its standard error."""
+        values = np.array(self.scores[score])
+        with np.errstate(invalid="ignore"):
+            return float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
+
+    def cells(self, places: dict[str, int], marks: dict[str, str]) -> list[str]:
+        """As a line of the table, each score with so many decimals."""
+        if self.failed:
+            return [self.name, *["failed"] * len(places), ""]
+        cells = []
+        for score, decimals in places.items():
+            kind = f".{decimals}%" if score in ("error", "coverage") else f",.{decimals}f"
+            mean, error = (format(value, kind) for value in self.mean(score))
+            cells.append(f"{mean} ± {error} {marks.get(score) or ' '}")
+        return [self.name, *cells, f"{np.mean(self.seconds):.1f}" if self.method else ""]
+
+    def to_dict(self, marks: dict[str, str]) -> dict[str, Any]:
+        """As JSON has it."""
+        found = {s: (*self.mean(s), v) for s, v in self.scores.items() if not self.failed}
+        return {
+            "name": self.name,
+            "method": self.method,
+            "failed": self.failed or None,
+            "warnings": self.warned,
+            "seconds": None if self.failed or not self.method else float(np.mean(self.seconds)),
+            "best": [s for s, mark in marks.items() if mark == "*"],
+            "near_best": [s for s, mark in marks.items() if mark == "~"],
+            "scores": {
+                s: {"mean": mean, "standard_error": error, "folds": values}
+                for s, (mean, error, values) in found.items()
+            },
+        }
+
+
+class Study:
+    """One table, cut into folds once, for all methods.
+
+    Args:
+        X: the columns to learn from.
+        y: the targets.
+        weight: how often each row counts, or ``None``.
+        kind: ``"regression"`` or ``"classification"``.
+        folds: parts; fewer where the rarest class has fewer rows.
+        seed: of the shuffle and of the fits.
+        steps: of each fit, instead of the estimator's own number.
+        quick: a few steps of a tiny network.
+    """
+
+    def __init__(
+        self,
+        X: pd.DataFrame,
+        y: np.ndarray,
+        weight: np.ndarray | None,
+        kind: str,
+        *,
+        folds: int = 5,
+        seed: int = 0,
+        steps: int | None = None,
+        quick: bool = False,
+    ):
+        self.X, self.y, self.weight = X.reset_index(drop=True), np.asarray(y), weight
+        self.kind, self.classes = kind, kind == "classification"
+        if self.classes and self.y.dtype.kind == "f":  # fractions as labels are text
+            self.y = self.y.astype(str).astype(object)
+        self.seed, self.steps, self.quick = seed, steps, quick
+        self.scores: tuple[str, ...] = ("nll", "rmse", "calibration_error", "coverage")
+        if self.classes:
+            self.scores = ("nll", "error", "calibration_error")
+            labels, counts = np.unique(self.y, return_counts=True)
+            if counts.min() < 2:
+                rare = labels[counts.argmin()]
+                raise Refused(
+                    f"the class {str(rare)!r} has one row: no fold can learn it and be tested on "
+                    "it; leave that row out, or join the class to another"
+                )
+            folds = min(folds, int(counts.min()))
+        if len(self.y) < 2 * folds:
+            raise Refused(f"--folds: {folds} folds need {2 * folds} rows, got {len(self.y)}")
+        self.folds = folds
+        split = (StratifiedKFold if self.classes else KFold)(folds, shuffle=True, random_state=seed)
+        self.parts = list(split.split(self.X, self.y))
+
+    def row(self, name: str, watch: Watch) -> Row:
+        """Cross-validate one method; what fails is told in its row."""
+        row = Row(name, name)
+        for number, (train, test) in enumerate(self.parts):
+            watch.begin(f"{name}, fold {number + 1}")
+            began = time.perf_counter()
+            try:
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always", UserWarning)
+                    estimator = self._fitted(name, train)
+                    row.seconds.append(time.perf_counter() - began)
+                    self._score(row, self._predicted(estimator, test), test, train)
+            except Exception as error:  # whatever it is, the other methods go on
+                row.failed = one_line(str(error) or repr(error))
+                return row
+            finally:
+                watch.end(f"{name}, fold {number + 1}", time.perf_counter() - began)
+            told = [one_line(str(w.message)) for w in caught if w.category is UserWarning]
+            row.warned = list(dict.fromkeys([*row.warned, *told]))
+        return row
+
+    def baseline(self) -> Row:
+        """What knows the targets alone: a Gaussian with their moments, or the classes' shares."""
+        row = Row("class shares alone" if self.classes else "mean alone", None)
+        for train, test in self.parts:
+            weight = np.ones(len(train)) if self.weight is None else self.weight[train]
+            if self.classes:
+                labels = np.unique(self.y)
+                shares = np.array([weight[self.y[train] == label].sum() for label in labels])
+                given: Any = np.tile(shares / shares.sum(), (len(test), 1))
+            else:
+                y = self.y[train].astype(np.float64)
+                mean = np.average(y, weights=weight)
+                scale = np.sqrt(np.average(np.square(y - mean), weights=weight))
+                given = Constant(float(mean), max(float(scale), 1e-12), len(test))
+            self._score(row, given, test, train)
+        return row
+
+    def _fitted(self, name: str, train: np.ndarray) -> Any:
+        arguments = method_arguments(name, task=self.kind, quick=self.quick)
+        if self.steps is not None:
+            arguments["steps"] = self.steps
+        make = BayesianClassifier if self.classes else BayesianRegressor
+        estimator = make(**arguments, columns="auto", random_state=self.seed, verbose=False)
+        weight = None if self.weight is None else self.weight[train]
+        estimator.fit(self.X.iloc[train], self.y[train], sample_weight=weight)
+        record = estimator.posterior_.record
+        if record is not None and record.interrupted:  # a fit ends Ctrl-C with what there is
+            raise KeyboardInterrupt
+        return estimator
+
+    def _predicted(self, estimator: Any, test: np.ndarray) -> Any:
+        X = self.X.iloc[test]
+        return estimator.predict_proba(X) if self.classes else estimator.predictive(X)
+
+    def _score(self, row: Row, given: Any, test: np.ndarray, train: np.ndarray) -> None:
+        weight = None if self.weight is None else self.weight[test]
+        if self.classes:
+            y = np.searchsorted(np.unique(self.y[train]), self.y[test])
+            found = {
+                "error": 1 - metrics.accuracy(given, y, weight=weight),
+                "calibration_error": metrics.expected_calibration_error(given, y, weight=weight),
+            }
+        else:
+            y = self.y[test].astype(np.float64)
+            squared = metrics.quantile_calibration_error(given, y, weight=weight)
+            found = {
+                "rmse": metrics.root_mean_squared_error(given, y, weight=weight),
+                "calibration_error": float(np.sqrt(squared)),
+                "coverage": metrics.coverage(given, y, LEVEL, weight=weight),
+            }
+        found["nll"] = metrics.negative_log_likelihood(given, y, weight=weight)
+        for score in self.scores:
+            row.scores.setdefault(score, []).append(found[score])
+
+
+class Constant:
+    """The same Gaussian for every row, with what the metrics ask of a predictive."""
+
+    kind = "regression"
+
+    def __init__(self, mean: float, scale: float, rows: int):
+        self.law, self.rows = stats.norm(mean, scale), rows
+
+    @property
+    def mean(self) -> np.ndarray:
+        return np.full(self.rows, self.law.mean())
+
+    def log_prob(self, y: Any) -> np.ndarray:
+        return self.law.logpdf(y)
+
+    def cdf(self, y: Any) -> np.ndarray:
+        return self.law.cdf(y)
+
+    def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
+        low, high = self.law.interval(level)
+        return np.full(self.rows, low), np.full(self.rows, high)
+
+
+def clearly_above(one: list[float], other: list[float]) -> bool:
+    """Whether scores exceed others of the same folds by more than chance allows.
+
+    A t test of the paired differences. Folds share most of their training rows, so the variance
+    of the mean is (1/k + 1/(k − 1)) of the differences' own, not 1/k (Nadeau & Bengio, Inference
+    for the Generalization Error, Machine Learning 2003).
+
+    Example:
+        >>> from posterax.commands.folds import clearly_above
+        >>> clearly_above([2.0, 2.1, 2.2], [1.0, 1.1, 1.2]), clearly_above([1, 3, 2], [2, 1, 2])
+        (True, False)
+    """
+    with np.errstate(invalid="ignore"):
+        apart = np.asarray(one, np.float64) - np.asarray(other, np.float64)
+        k = len(apart)
+        error = apart.std(ddof=1) * np.sqrt(1 / k + 1 / (k - 1))
+        limit = stats.t.ppf(CLEAR, k - 1) * error
+        # infinities differ from all that is finite; from one another nothing can be told
+        return bool(np.all(apart == np.inf) or (apart.mean() > limit and apart.mean() > 0))
+
+
+def marks(rows: list[Row], scores: tuple[str, ...]) -> dict[str, dict[str, str]]:
+    """By row and score: ``*`` for the best, where clear of all others, or ``~`` for those near."""
+    found: dict[str, dict[str, str]] = {row.name: {} for row in rows}
+    for score in (s for s in scores if s in LOWER):
+        # a constant is calibrated by construction, which is no merit
+        there = [r for r in rows if not r.failed and (r.method or score != "calibration_error")]
+        if not there:
+            continue
+        lowest = min(there, key=lambda row: (np.isnan(m := row.mean(score)[0]), m))
+        others = [row for row in there if row is not lowest]
+        near = [row for row in others if not clearly_above(row.scores[score], lowest.scores[score])]
+        if others and not near:
+            found[lowest.name][score] = "*"
+        elif len(near) < len(others):  # where all are near, marks would say nothing
+            for row in (lowest, *near):
+                found[row.name][score] = "~"
+    return found
+
+
+def caption(study: Study, rows: list[Row]) -> str:
+    """What the columns and the marks mean."""
+    test = f"95 % t test of paired differences over {study.folds} folds, for shared training rows"
+    calibration = (
+        "calibration: expected calibration error; few rows make it larger by chance alone"
+        if study.classes
+        else "calibration: root mean square of (level − share below the quantile); "
+        "cover: by the 90 % interval, should be 90 %"
+    )
+    lines = [
+        "means over folds ± standard error; lower is better; NLL in nats a row",
+        calibration,
+        f"* best, clear of all others; ~ not clearly worse than the lowest ({test})",
+        "seconds: of one fit, compilation included",
+    ]
+    lines += [f"{row.name} warned: {text}" for row in rows for text in row.warned]
+    lines += [f"{row.name} failed: {row.failed}" for row in rows if row.failed]
+    return "\n".join(lines)
+
+
+def as_frame(rows: list[Row]) -> pd.DataFrame:
+    """The table with a column for every number."""
+    lines = []
+    for row in rows:
+        line: dict[str, Any] = {"method": row.name}
+        for score in row.scores if not row.failed else ():
+            line[score], line[f"{score}_standard_error"] = row.mean(score)
+        line["seconds"] = float(np.mean(row.seconds)) if row.seconds else None
+        lines.append(line | {"failed": row.failed or None})
+    frame = pd.DataFrame(lines)
+    ends = ["seconds", "failed"]
+    return frame[[*(c for c in frame.columns if c not in ends), *ends]]
+
+
+def decimals(rows: list[Row], scores: tuple[str, ...]) -> dict[str, int]:
+    """For each score, the decimals that show three digits of its smallest mean; one for shares."""
+    places = {}
+    for score in scores:
+        means = np.abs([row.mean(score)[0] for row in rows if not row.failed])
+        means = means[np.isfinite(means) & (means > 0)]
+        needed = 2 - np.floor(np.log10(means.min())) if len(means) else 3
+        places[score] = 1 if score in ("error", "coverage") else int(np.clip(needed, 0, 3))
+    return places

@@ -1,0 +1,257 @@
+"""``posterax predict``: a model in a file says what it expects of new rows, and how surely."""
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Annotated, Any
+
+import typer
+
+from . import Refused, one_line_errors, say
+
+__all__ = ["load_estimator", "predict", "predict_table", "tell_new"]
+
+EXAMPLES = """Examples:
+
+posterax predict house.px new.csv --out predictions.csv
+
+posterax predict house.px new.csv --level 0.5 --keep town,size
+
+posterax predict flowers.px new.csv --json
+"""
+
+
+def predict_table(
+    model: str | Path,
+    data: str | Path,
+    *,
+    level: float = 0.9,
+    samples: int | None = None,
+    keep: str | list[str] | None = None,
+    all_columns: bool = False,
+    notes: list[str] | None = None,
+    rows: int | None = None,
+) -> Iterator[Any]:
+    """Predictions of a table in a file, as data frames of some thousand rows each.
+
+    Args:
+        model: a file of ``posterax fit``, or of an estimator's ``save``.
+        data: a CSV or Parquet file.
+        level: the mass of the interval from ``low`` to ``high``, in regression.
+        samples: posterior draws (default: the model's own).
+        keep: columns of the data to put before the predictions.
+        all_columns: keep all of them.
+        notes: what is new in the data is added here when all blocks are through.
+        rows: of a block.
+    """
+    from .reading import BLOCK, read_blocks
+    from .targets import list_of_names
+
+    if not 0 < level < 1:
+        raise Refused(f"--level must lie between 0 and 1, got {level:g}", 2)
+    estimator = load_estimator(model)
+    columns = getattr(estimator, "columns_", None)
+    text = columns.text if columns else []
+    notes, counts, total = [] if notes is None else notes, Counter[tuple[str, str]](), 0
+    for block in read_blocks(data, notes, text=text, rows=rows or BLOCK):
+        kept = [*block.columns] if all_columns else list_of_names(block, keep, "--keep")
+        X = _inputs(estimator, block, data)
+        if columns is not None:
+            counts += columns.look(X)
+        found = _answers(estimator, X, level, samples)
+        total += len(block)
+        yield _beside(block[kept], found)
+    target = getattr(estimator, "card_", {}).get("target")
+    counts.pop(("extra", str(target)), None)
+    notes += tell_new(counts, total)
+
+
+def load_estimator(model: str | Path) -> Any:
+    """The estimator in a file; anything else is refused."""
+    from .. import files
+    from ..tables.base import BayesianEstimator
+
+    if Path(model).is_dir():
+        raise Refused(f"{model}: is a directory, not a model")
+    found = files.load(model)
+    if not isinstance(found, BayesianEstimator):
+        raise Refused(
+            f"{model}: holds a {type(found).__name__} posterior, which knows no table; "
+            "px.load(path).predict(x) in Python answers for it"
+        )
+    return found
+
+
+def tell_new(counts: Counter[tuple[str, str]], rows: int) -> list[str]:
+    """What ``Columns.look`` counted, in words."""
+    words = {
+        "unseen": "cells hold a text that was rare or not there at fit",
+        "gap": "cells are missing, where none was at fit: the fit's median stands in",
+        "unreadable": "cells cannot be read and count as missing",
+    }
+    found = [
+        f"column {name!r}: {count:,} {words[what]}"
+        for (what, name), count in sorted(counts.items())
+        if what in words
+    ]
+    extra = sorted(name for what, name in counts if what == "extra")
+    if extra:
+        shown = ", ".join(map(repr, extra[:5])) + (", …" if len(extra) > 5 else "")
+        found.append(f"the model does not use {shown}")
+    return found
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="A model of posterax fit.")],
+    data: Annotated[str, typer.Argument(help="A CSV or Parquet file; - is standard input.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="A CSV file (default: standard output).")
+    ] = None,
+    level: Annotated[
+        float, typer.Option(help="Mass of the interval from low to high, in regression.")
+    ] = 0.9,
+    samples: Annotated[
+        int | None, typer.Option(min=1, help="Posterior draws (default: the model's own).")
+    ] = None,
+    keep: Annotated[
+        str | None, typer.Option(help="Columns of DATA to put before the predictions: a,b,c.")
+    ] = None,
+    all_columns: Annotated[
+        bool, typer.Option("--all-columns", help="Keep all columns of DATA.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write over a file that holds no predictions.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON list instead of CSV.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No notes.")] = False,
+) -> None:
+    """Predict new rows: mean, deviation and its parts, and an interval, or class probabilities.
+
+    Regression gives mean, std, epistemic_std (what more data would cure), aleatoric_std (noise),
+    low and high. Classes give predicted, its probability, epistemic and aleatoric parts of the
+    entropy (in nats) and p_CLASS for each class. Text that a spreadsheet would run as a formula
+    gets a ' in front.
+    """
+    from .writing import check_out, whole_file
+
+    with one_line_errors():
+        if out is not None:
+            inputs: list[str | Path] = [model] if data == "-" else [model, data]
+            out = check_out(out, "predictions", inputs=inputs, force=force)
+        notes: list[str] = []
+        blocks = predict_table(
+            model, data, level=level, samples=samples, keep=keep, all_columns=all_columns,
+            notes=notes,
+        )  # fmt: skip
+        write = _write_json if as_json else _write_csv
+        if out is None:
+            write(_counted(blocks, quiet), sys.stdout)
+            sys.stdout.flush()
+        else:
+            with whole_file(out) as file:
+                write(_counted(blocks, quiet), file)
+        if not quiet:
+            for note in notes:
+                say(note)
+
+
+# -- parts of the work
+
+
+def _inputs(estimator: Any, block: Any, data: str | Path) -> Any:
+    """The columns the estimator was fitted with, where it takes numbers only."""
+    if estimator.columns is not None:
+        return block
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is None:
+        if block.shape[1] != estimator.n_features_in_:
+            raise Refused(
+                f"{data}: has {block.shape[1]} columns, the model was fitted with "
+                f"{estimator.n_features_in_}, without names"
+            )
+        return block.to_numpy()
+    missing = [name for name in names if name not in block.columns]
+    if missing:
+        raise Refused(f"{data}: column {missing[0]!r} is missing; the model was fitted with it")
+    return block[list(names)]
+
+
+def _answers(estimator: Any, X: Any, level: float, samples: int | None) -> Any:
+    import numpy as np
+    import pandas as pd
+
+    predictive = estimator.predictive(X, samples=samples)
+    if hasattr(estimator, "classes_"):
+        probabilities = predictive.mean.astype(np.float64)
+        probabilities /= probabilities.sum(axis=1, keepdims=True)
+        best = probabilities.argmax(axis=1)
+        found = {
+            "predicted": estimator.classes_[best],
+            "probability": probabilities.max(axis=1),
+            "epistemic": predictive.epistemic,
+            "aleatoric": predictive.aleatoric,
+        }
+        for i, label in enumerate(estimator.classes_.tolist()):
+            found[f"p_{label}"] = probabilities[:, i]
+        return pd.DataFrame(found)
+    if np.ndim(predictive.mean) != 1:
+        raise Refused("the model predicts several targets at once; use it from Python")
+    low, high = predictive.interval(level)
+    found = {
+        "mean": predictive.mean,
+        "std": predictive.std,
+        "epistemic_std": np.sqrt(predictive.epistemic),
+        "aleatoric_std": np.sqrt(predictive.aleatoric),
+        "low": low,
+        "high": high,
+    }
+    return pd.DataFrame({name: np.asarray(v, np.float64) for name, v in found.items()})
+
+
+def _beside(kept: Any, found: Any) -> Any:
+    """Kept columns, then predictions; a kept one of the same name is marked as input."""
+    import pandas as pd
+
+    from .writing import safe_text
+
+    names = {name: f"{name} (input)" for name in kept.columns if name in set(found.columns)}
+    kept = kept.rename(columns=names).reset_index(drop=True)
+    both = pd.concat([kept, found], axis=1)
+    for name in both.columns:
+        if not pd.api.types.is_numeric_dtype(both[name].dtype):
+            both[name] = both[name].astype(object).map(safe_text, na_action="ignore")
+    return both.rename(columns=safe_text)
+
+
+def _counted(blocks: Iterator[Any], quiet: bool) -> Iterator[Any]:
+    """The blocks, with a count of rows on standard error where someone watches."""
+    from rich.console import Console
+    from rich.progress import Progress, TextColumn, TimeElapsedColumn
+
+    if quiet or not sys.stderr.isatty() or sys.stdout.isatty():
+        yield from blocks
+        return
+    shown = (TextColumn("{task.completed:,} rows predicted"), TimeElapsedColumn())
+    with Progress(*shown, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        for block in blocks:
+            bar.advance(task, len(block))
+            yield block
+
+
+def _write_csv(blocks: Iterator[Any], file: IO[str]) -> None:
+    for i, block in enumerate(blocks):
+        block.to_csv(file, index=False, header=i == 0, lineterminator="\n", float_format="%.7g")
+
+
+def _write_json(blocks: Iterator[Any], file: IO[str]) -> None:
+    from .writing import plain
+
+    between = "[\n"
+    for block in blocks:
+        for row in block.astype(object).where(block.notna(), None).to_dict("records"):
+            file.write(between + json.dumps(plain(row), ensure_ascii=False, allow_nan=False))
+            between = ",\n"
+    file.write("\n]\n" if between[0] == "," else "[]\n")

@@ -1,0 +1,86 @@
+"""What commands print: tables for people, JSON for machines, both on standard output."""
+
+import math
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from . import one_line
+
+WIDE = 160  # columns where nobody looks: a file or a pipe has no edge
+
+
+def console() -> Console:
+    """Standard output as it is: no markup or emoji in names that come from data."""
+    width = None if sys.stdout.isatty() else WIDE
+    return Console(width=width, highlight=False, emoji=False, markup=False)
+
+
+def print_json(content: Any) -> None:
+    """One JSON document; what is not finite, which JSON has no number for, is null."""
+    from .writing import to_json
+
+    typer.echo(to_json(content))
+
+
+def table(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    caption: str = "",
+    *,
+    left: Sequence[str] = (),
+) -> Table:
+    """A table: the first column, and those named in ``left``, are text, the others numbers."""
+    made = Table(
+        title=Text(title), caption=Text(caption) if caption else None,
+        box=SIMPLE_HEAD, show_edge=False, padding=(0, 2, 0, 0),
+    )  # fmt: skip
+    made.title_justify = made.caption_justify = "left"
+    for i, column in enumerate(columns):
+        made.add_column(
+            column, justify="right" if i and column not in left else "left", no_wrap=not i
+        )
+    for row in rows:
+        made.add_row(*(Text(one_line(cell)) for cell in row))
+    return made
+
+
+def pairs(title: str, facts: dict[str, Any]) -> Table:
+    """Names and what they are, one a line; a name without a value is left out."""
+    made = Table(box=None, show_header=False, show_edge=False, padding=(0, 2, 0, 0))
+    made.title, made.title_justify = Text(title, style="bold"), "left"
+    made.add_column(style="dim", no_wrap=True)
+    made.add_column()
+    for name, value in facts.items():
+        if value not in (None, "", [], {}):
+            made.add_row(Text(name.replace("_", " ")), Text(one_line(words(value))))
+    return made
+
+
+def words(value: Any) -> str:
+    """A value as one writes it in a line of text.
+
+    Example:
+        >>> from posterax.commands.showing import words
+        >>> words(True), words(12345), words(0.123456), words([1, 2])
+        ('yes', '12,345', '0.1235', '1, 2')
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.4g}" if math.isfinite(value) else "not finite"
+    if isinstance(value, dict):
+        known = {name: v for name, v in value.items() if v is not None}
+        return ", ".join(f"{str(name).replace('_', ' ')} {words(v)}" for name, v in known.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(words, value))
+    return str(value)

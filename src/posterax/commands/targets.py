@@ -1,0 +1,174 @@
+"""The target of a table: found, taken out, and recognised as numbers or as classes."""
+
+import difflib
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from ..tables.cells import as_dates, as_numbers, texts
+from . import Refused
+
+__all__ = ["Parts", "Task", "recognise_task", "split_target"]
+
+Task = Literal["regression", "classification"]
+LEAST_ROWS = 10
+FEW_CLASSES = 10  # integers of so many values or fewer are classes
+MOST_CLASSES = 200
+
+
+class Parts(NamedTuple):
+    """A table, taken apart; rows without a target are gone."""
+
+    X: pd.DataFrame
+    y: np.ndarray  # (rows,) float64, int64, bool, or text as objects
+    weight: np.ndarray | None
+    notes: list[str]  # what was done, a line each
+    left_out: int  # rows without a target
+
+
+def recognise_task(y: Any, asked: str | None = None) -> tuple[Task, str]:
+    """Regression or classification, and why; ``asked`` decides where it is given.
+
+    Example:
+        >>> from posterax.commands.targets import recognise_task
+        >>> recognise_task([1.5, 2.5, 3.0])
+        ('regression', 'the target holds numbers with fractions')
+        >>> recognise_task(["a", "b"])
+        ('classification', 'the target holds text')
+    """
+    y = np.asarray(y)
+    if asked not in (None, "regression", "classification"):
+        raise Refused(f"--task must be regression or classification, got {asked!r}", 2)
+    values = np.unique(y.astype(str) if y.dtype == object else y)
+    text = y.dtype.kind not in "biuf"
+    if asked == "regression" or (asked is None and not text and not _classes(y, values)):
+        if text:
+            raise Refused(
+                f"--task regression needs numbers, but the target holds {str(y[0])[:40]!r}"
+            )
+        if asked:
+            return "regression", "--task says so"
+        fractions = y.dtype.kind == "f" and np.any(y != np.round(y))
+        why = "numbers with fractions" if fractions else f"{len(values):,} different whole numbers"
+        return "regression", f"the target holds {why}"
+    if len(values) > MOST_CLASSES or (len(values) > 2 and len(values) > len(y) / 2):
+        raise Refused(
+            f"the target has {len(values):,} different values in {len(y):,} rows: too many for "
+            "classes" + ("" if text else "; --task regression treats them as numbers")
+        )
+    if asked:
+        return "classification", "--task says so"
+    kind = {"b": "yes or no"}.get(y.dtype.kind, f"{len(values)} different whole numbers")
+    return "classification", "the target holds " + ("text" if text else kind)
+
+
+def _classes(y: np.ndarray, values: np.ndarray) -> bool:
+    """Whether numbers look like labels."""
+    if y.dtype.kind == "b":
+        return True
+    if np.any(values != np.round(values)):
+        return False
+    return len(values) <= 2 or (len(values) <= FEW_CLASSES and len(y) >= 5 * len(values))
+
+
+def split_target(
+    frame: pd.DataFrame,
+    target: str,
+    ignore: str | list[str] | None = None,
+    weight: str | None = None,
+    *,
+    least_rows: int = LEAST_ROWS,
+) -> Parts:
+    """The columns to learn from, the target and the weights.
+
+    Args:
+        frame: of ``read_table``.
+        target: name of the column to predict.
+        ignore: names of columns to leave out, a list or separated by commas.
+        weight: name of the column that says how often a row counts.
+        least_rows: fewer with a target are refused.
+    """
+    unused = list_of_names(frame, ignore, "--ignore")
+    target = found(frame, target, "--target")
+    notes = []
+    dropped = [target, *unused]
+    column = frame[target]
+    missing = column.isna().to_numpy()
+    if missing.all():
+        raise Refused(f"the target {target!r} has no values")
+    if missing.any():
+        notes.append(f"{missing.sum():,} rows have no {target!r} and are left out")
+    if target in unused or (weight is not None and weight == target):
+        raise Refused(f"{target!r} is the target: it cannot be ignored or be the weight", 2)
+    weights = None
+    if weight is not None:
+        weight = found(frame, weight, "--weight")
+        dropped.append(weight)
+        weights = _weights(frame[weight][~missing], weight)
+    y = _values(column[~missing], target, notes)
+    if len(y) < least_rows:
+        raise Refused(
+            f"{len(y)} rows have a target; {least_rows} are the least to learn anything from"
+        )
+    if len(pd.unique(y)) == 1:
+        raise Refused(f"the target {target!r} is {str(y[0])[:40]!r} in every row: nothing to learn")
+    X = frame.loc[~missing].drop(columns=dropped).reset_index(drop=True)
+    if X.shape[1] == 0:
+        raise Refused(f"no column is left beside the target {target!r}")
+    return Parts(X, y, weights, notes, int(missing.sum()))
+
+
+def found(frame: pd.DataFrame, name: str, option: str) -> str:
+    """A column's name, as it was asked for, or the only one that differs in case or spaces."""
+    names = [str(known) for known in frame.columns]
+    if name in names:
+        return name
+    alike = [known for known in names if known.strip().lower() == name.strip().lower()]
+    if len(alike) == 1:
+        return alike[0]
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
+    shown = near or names[:8]
+    hint = "did you mean " + " or ".join(map(repr, near)) if near else "there are "
+    hint += "?" if near else ", ".join(map(repr, shown)) + ("" if len(names) <= 8 else ", …")
+    raise Refused(f"{option}: no column {name!r}; {hint}", 2)
+
+
+def list_of_names(frame: pd.DataFrame, names: str | list[str] | None, option: str) -> list[str]:
+    """Columns by name; a name may hold a comma itself."""
+    if names is None:
+        return []
+    if isinstance(names, str):
+        whole = names in map(str, frame.columns)
+        names = [names] if whole else [name.strip() for name in names.split(",") if name.strip()]
+    return [found(frame, name, option) for name in names]
+
+
+def _values(column: pd.Series, name: str, notes: list[str]) -> np.ndarray:
+    """Targets as numbers, booleans or text."""
+    if pd.api.types.is_bool_dtype(column.dtype):
+        return column.to_numpy(dtype=bool)
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        column = column.astype(object)
+    if pd.api.types.is_datetime64_any_dtype(column.dtype):
+        raise Refused(f"the target {name!r} holds dates: give a number, say days since the first")
+    if not pd.api.types.is_numeric_dtype(column.dtype):
+        if as_dates(column) is not None:
+            raise Refused(
+                f"the target {name!r} holds dates: give a number, say days since the first"
+            )
+        read = as_numbers(column)
+        if read is None or read.odd:
+            return texts(column).to_numpy(dtype=object)
+        notes.append(f"the target {name!r} is text that holds numbers ({read.said})")
+        column = read.values
+    numbers = column.to_numpy(dtype=np.float64)
+    whole = np.all(numbers == np.round(numbers)) and np.all(np.abs(numbers) < 2**53)
+    return numbers.astype(np.int64) if whole else numbers
+
+
+def _weights(column: pd.Series, name: str) -> np.ndarray:
+    numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64)
+    if not np.all(np.isfinite(numbers)) or np.any(numbers < 0) or not np.any(numbers > 0):
+        raise Refused(f"--weight: column {name!r} must hold numbers of 0 or more, not all 0")
+    return numbers

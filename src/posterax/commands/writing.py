@@ -1,0 +1,143 @@
+"""What commands write: whole files or none, and cells that a spreadsheet does not run."""
+
+import json
+import math
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from . import Refused
+
+__all__ = ["check_out", "plain", "safe_text", "to_json", "whole_file", "write_whole"]
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet would run
+
+
+def write_whole(path: str | Path, content: str | bytes) -> None:
+    """Write a file whole or not at all: beside first, then renamed.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> from posterax.commands.writing import write_whole
+        >>> file = pathlib.Path(tempfile.mkdtemp()) / "table.md"
+        >>> write_whole(file, "| a |")
+        >>> file.read_text()
+        '| a |'
+    """
+    with whole_file(path, binary=isinstance(content, bytes)) as file:
+        file.write(content)
+
+
+@contextmanager
+def whole_file(path: str | Path, *, binary: bool = False) -> Iterator[IO]:
+    """A file to write into, that appears under its name only when all went well."""
+    path = Path(path)
+    mode: dict[str, Any] = {"mode": "wb"} if binary else {"mode": "w", "encoding": "utf-8"}
+    if not binary:
+        mode["newline"] = ""  # line ends as they are given
+    if path.exists() and not path.is_file():  # /dev/null, a pipe: nothing to rename
+        with path.open(**mode) as file:
+            yield file
+        return
+    path = path.resolve()  # a link stays a link
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with partial.open(**mode) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def check_out(
+    path: str | Path,
+    what: Literal["model", "report", "predictions", "table"],
+    *,
+    option: str = "--out",
+    inputs: Sequence[str | Path | None] = (),
+    force: bool = False,
+) -> Path:
+    """Refuse, before anything is computed, what could not or should not be written.
+
+    A file of the same kind is written over; another one only with ``force``, and an input never.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise Refused(f"{option}: {path} is a directory; name a file in it")
+    if not path.parent.is_dir():
+        raise Refused(f"{option}: there is no directory {path.parent}")
+    for given in inputs:
+        if given is not None and path.exists() and Path(given).exists() and path.samefile(given):
+            raise Refused(f"{option}: {path} is the command's own input; choose another name")
+    if path.exists() and not path.is_file() and what == "model":
+        raise Refused(f"{option}: {path} is not a regular file")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise Refused(f"{option}: {path} cannot be written (permission denied)")
+    if path.is_file() and path.stat().st_size and not force and not _is_our(path, what):
+        raise Refused(f"{option}: {path} exists and is not {_NAMES[what]}; --force writes over it")
+    return path
+
+
+_NAMES = {
+    "model": "a posterax model",
+    "report": "a report",
+    "predictions": "a table of predictions",
+    "table": "a table of this command",
+}
+
+
+def _is_our(path: Path, what: str) -> bool:
+    with path.open("rb") as file:
+        start = file.read(4096)
+    if what == "model":
+        size = struct.unpack("<Q", start[:8])[0] if len(start) >= 8 else 0
+        return 2 < size < 2**40 and start[8:9] == b"{" and b'"posterax"' in start
+    if what == "report":
+        return start.lstrip().lower().startswith(b"<!doctype html")
+    first = start.split(b"\n")[0] if start[:1] != b"[" else start
+    if what == "predictions":
+        both = ((b"mean", b"epistemic_std"), (b"predicted", b"probability"))
+        return any(all(word in first for word in words) for words in both)
+    return b"method" in first
+
+
+def safe_text(value: Any) -> Any:
+    """Text that a spreadsheet would take for a formula gets a quote in front; numbers do not.
+
+    Example:
+        >>> from posterax.commands.writing import safe_text
+        >>> safe_text("=1+1"), safe_text("-5"), safe_text("plain")
+        ("'=1+1", '-5', 'plain')
+    """
+    if not isinstance(value, str) or not value.lstrip(" ").startswith(_FORMULA):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return "'" + value
+    return value
+
+
+def plain(value: Any) -> Any:
+    """Numbers, lists and dictionaries as JSON has them; what is not finite is ``None``."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if hasattr(value, "tolist"):  # an array, or a number of NumPy's
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return str(value)
+
+
+def to_json(value: Any) -> str:
+    """JSON of a command's ``--json``, strict: no NaN."""
+    return json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False)

@@ -1,0 +1,206 @@
+"""Whether the fit itself went well: the course of training, or the agreement of chains."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from .. import plot
+from .._verdict import findings
+from ..diagnostics import Diagnosis, diagnose
+from ..posteriors import Draws
+from .page import Pictures, Section, Table
+from .pictures import draw
+from .subject import Subject
+from .words import MISSING, fixed, percent, show
+
+LOOKED_AT = 50  # rows at which chains are compared
+SLOWLY_FALLING, STILL_FALLING = 0.02, 0.1  # nats a row over the last tenth of the steps
+
+
+@dataclasses.dataclass(frozen=True)
+class Course:
+    """NLL and KL of a training, in nats a row."""
+
+    nll: np.ndarray
+    kl: np.ndarray | None
+
+
+def section(subject: Subject) -> Section:
+    """A plain-language verdict, with the picture or the table behind it."""
+    part = Section("diagnostics", "Diagnostics: did the fit go well?")
+    posterior = subject.posterior
+    record = posterior.record
+    if record is not None and record.interrupted:
+        part.find("care", "The fit was stopped before its end.")
+        part.say("The fit was stopped before its end, by Ctrl-C: fit again to let it finish.")
+    told = _chains(subject, part) if isinstance(posterior, Draws) else False
+    course = _course(posterior)
+    if course is not None:
+        _training(subject, part, course)
+    elif not told:
+        part.say(
+            "This posterior keeps no history of its training and has no chains to compare: judge "
+            "it by its scores and its calibration above."
+        )
+    return part
+
+
+def _course(posterior: Any) -> Course | None:
+    history = posterior.history
+    phases = [key.removesuffix("nll") for key in history if key.rpartition("/")[2] == "nll"]
+    if not phases:
+        return None
+    phase = max(phases, key=lambda phase: len(history[phase + "nll"]))
+    nll = np.asarray(history[phase + "nll"], np.float64)
+    if nll.ndim != 1 or len(nll) < 2:
+        return None
+    kl = history.get(phase + "kl")
+    return Course(nll, None if kl is None else np.asarray(kl, np.float64))
+
+
+def _training(subject: Subject, part: Section, course: Course) -> None:
+    steps = len(course.nll)
+    if not np.all(np.isfinite(course.nll)):
+        first = int(np.flatnonzero(~np.isfinite(course.nll))[0])
+        part.say(f"The training NLL is not finite from step {first + 1:,} of {steps:,} on.")
+        part.find("bad", "The training met numbers that are not finite: lower the learning rate.")
+        return
+    tenth = max(steps // 10, 1)
+    last, before = course.nll[-tenth:], course.nll[-2 * tenth : -tenth]
+    fall, error = float(before.mean() - last.mean()), _error(before, last)
+    told = len(before) == tenth and fall > 3 * error
+    if told and fall > STILL_FALLING:
+        part.say(
+            f"The training was still improving when it ended: its NLL fell by {fixed(fall, 3)} "
+            "nats a row over the last tenth of the steps. More of them may help (steps=, epochs=)."
+        )
+        part.find("care", "The training was still improving when it ended: more steps may help.")
+    elif told and fall > SLOWLY_FALLING:
+        part.say(
+            f"The training has nearly settled: over the last tenth of the steps its NLL fell by "
+            f"{fixed(fall, 3)} nats a row, so more of them may bring a little (steps=, epochs=)."
+        )
+        part.find("good", "The training has nearly settled, and every number of it is finite.")
+    else:
+        part.say(
+            "The training has settled, and every number of it is finite: over the last tenth of "
+            f"the steps its NLL changed by {fixed(abs(fall), 3)} nats a row."
+        )
+        part.find("good", "The training has settled, and every number of it is finite.")
+    part.blocks.append(
+        Pictures([
+            draw(
+                "training", "Course of the training",
+                "NLL and, where the method has one, KL by step, in nats a row; their sum is what "
+                "training makes small. Bold lines are moving averages. Lines that are level at "
+                f"the right have settled.{_second_part(subject)}",
+                lambda axes: _ticks(plot.training(axes, subject.posterior)),
+                height=3.4,
+            ),
+            _course_table(subject, course, tenth),
+        ])
+    )  # fmt: skip
+
+
+def _course_table(subject: Subject, course: Course, tenth: int) -> Table:
+    record = subject.posterior.record
+    batch = record.settings.get("batch_size") if record is not None else None
+    rows: list[list[Any]] = [["Steps", f"{len(course.nll):,}"]]
+    if batch:
+        rows.append(["Rows a step", f"{int(batch):,}"])
+    rows += [
+        ["NLL, first tenth", fixed(course.nll[:tenth].mean(), 3)],
+        ["NLL, last tenth", fixed(course.nll[-tenth:].mean(), 3)],
+    ]
+    if course.kl is not None:
+        rows += [
+            ["KL, first tenth", fixed(course.kl[:tenth].mean(), 3)],
+            ["KL, last tenth", fixed(course.kl[-tenth:].mean(), 3)],
+        ]
+    caption = "Averages, in nats a row of the standardised targets"
+    caption = "Averages, in nats a row" if subject.classifies else caption
+    return Table(["Quantity", "Value"], rows, caption, frozenset({1}))
+
+
+def _ticks(axes: Any) -> None:
+    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+
+
+def _second_part(subject: Subject) -> str:
+    if not np.any(np.asarray(getattr(subject.fitted, "spread_", 1.0)) != 1):
+        return ""
+    return (
+        " The jump is where the fit, having set the width of its intervals by rows it held back, "
+        "went on with all of them."
+    )
+
+
+def _error(*parts: np.ndarray) -> float:
+    """The standard error of a difference of means, by means of ten blocks of each."""
+    variance = 0.0
+    for values in parts:
+        blocks = [block.mean() for block in np.array_split(values, min(10, len(values)))]
+        variance += float(np.var(blocks)) / max(len(blocks) - 1, 1)
+    return float(np.sqrt(variance))
+
+
+# -- chains and weighted draws
+
+
+def _chains(subject: Subject, part: Section) -> bool:
+    rows = np.unique(np.linspace(0, len(subject.y) - 1, LOOKED_AT).round().astype(int))
+    x = subject.predictive.at(rows)._x
+    try:
+        diagnosis = diagnose(subject.posterior, x, most=200)
+    except ValueError as error:  # an ensemble's members are draws without chains
+        if "say nothing about mixing" in str(error):
+            part.say(f"{error}.")
+            part.find("care", "The chains are too short to tell whether they agree.")
+            return True
+        return False
+    part.say(diagnosis.verdict)
+    serious = [f for f in findings(diagnosis) if f.serious]
+    if serious:
+        worst = diagnosis.predictions is not None and _far_apart(diagnosis)
+        part.find("bad" if worst else "care", serious[0].text)
+    else:
+        part.find("good", "Its draws can be trusted: see the diagnostics.")
+    part.blocks.append(_numbers(diagnosis))
+    return True
+
+
+def _far_apart(diagnosis: Diagnosis) -> bool:
+    space = diagnosis.predictions
+    return space is None or space.worst is None or bool(space.rhat[space.worst] > 1.1)
+
+
+def _numbers(d: Diagnosis) -> Table:
+    rows: list[list[Any]] = [["Chains × draws", f"{d.chains} × {d.draws:,}", ""]]
+    for name, space in (("predictions", d.predictions), ("weights", d.weights)):
+        if space is None:
+            continue
+        told = space.to_dict()
+        aim = "at most 1.01" if name == "predictions" else "may be larger: units change places"
+        rows.append([f"R-hat of {name}, largest", _number(told["rhat_max"]), aim])
+        rows.append(
+            [f"Effective draws of {name}, least", show(told["ess_bulk_min"]), "100 a chain or more"]
+        )
+    if d.ess is not None:
+        rows.append(["Effective draws", show(d.ess), "100 or more"])
+        rows.append(["k-hat", fixed(d.k_hat, 2), "at most 0.7"])
+    if d.divergences is not None:
+        share = percent(d.divergences / (d.chains * d.draws), 2)
+        rows.append(["Divergences", f"{d.divergences:,} ({share})", "none, or next to none"])
+    if d.acceptance is not None:
+        rows.append(["Acceptance", fixed(d.acceptance, 2), ""])
+    if d.energy is not None:
+        rows.append(["E-BFMI, least", fixed(float(np.min(d.energy)), 2), "0.3 or more"])
+    return Table(["Quantity", "Value", "Aim"], rows, "Diagnostics of the draws", frozenset({1}))
+
+
+def _number(value: float | None) -> str:
+    return MISSING if value is None else fixed(value, 3)

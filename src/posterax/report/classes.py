@@ -1,0 +1,209 @@
+"""Pictures of classes: whether probabilities hold, and whether the model knows its mistakes."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import metrics, plot
+from ..plot.style import EPISTEMIC, EPISTEMIC_FILL
+from .page import Heat, Pictures, Section, Table
+from .pictures import WRONG, draw
+from .scores import Score
+from .subject import SEED, Subject
+from .words import cut, fixed, many, percent
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SMALL, MOST_CLASSES = 4, 12  # of a confusion matrix; of more, the worst pairs are listed
+CHANCE = 200  # repetitions of what chance alone would give
+FEW = 5  # wrong rows to draw a histogram of
+
+
+def calibration(subject: Subject, scores: dict[str, Score]) -> Section:
+    """The reliability diagram, with words."""
+    part = Section("calibration", "Calibration: does 80 % sure mean right in 80 %?")
+    confidence, n = subject.p.max(-1), len(subject.y)
+    mean, accuracy = float(confidence.mean()), float(subject.right.mean())
+    error = metrics.expected_calibration_error(subject.p, subject.y)
+    chance = _chance(subject.p)
+    text = (
+        f"On average the model gives its choice a probability of {percent(mean, 1)}, and is right "
+        f"in {percent(accuracy, 1)} of {many(n, 'row')}. The calibration error is "
+        f"{fixed(error, 3)}; a perfectly calibrated model would have up to {fixed(chance, 3)} here "
+        "by chance."
+    )
+    if error <= chance:
+        part.say(f"{text} So there is no sign that the probabilities are wrong.")
+        part.find("good", "Its probabilities are as often right as they say, within chance.")
+    else:
+        sure = mean > accuracy
+        word = "too sure" if sure else "not sure enough"
+        part.say(f"{text} So the probabilities are off: the model is {word} of itself.")
+        serious = sure and error > 0.15 + chance
+        part.find(
+            "bad" if serious else "care",
+            f"Its probabilities are off by {percent(error, 1)} on average: it is {word}.",
+        )
+    part.blocks.append(Pictures([_reliability(subject), _confidence(subject)]))
+    return part
+
+
+def uncertainty(subject: Subject) -> Section:
+    """Confusions, uncertainty of right and wrong rows, and what is gained by leaving some out."""
+    part = Section("uncertainty", "Uncertainty: what is confused, and does the model know?")
+    wrong = int(np.sum(~subject.right))
+    n = len(subject.y)
+    if wrong == 0:
+        part.say(f"All {many(n, 'row')} are predicted right.")
+    else:
+        curve = metrics.accuracy_rejection(subject.p, subject.y, subject.entropy)
+        at = float(np.interp(0.1, curve.rejected, curve.accuracy))
+        part.say(
+            f"{many(wrong, 'row')} of {n:,} predicted wrong. Leave the least certain tenth to "
+            f"somebody else, and the accuracy of the rest is {percent(at, 1)} instead of "
+            f"{percent(1 - wrong / n, 1)}. {_ranks(subject, wrong)}"
+        )
+    pictures: list[Any] = [_confusions(subject)]
+    if len(subject.classes) > SMALL:  # too wide to stand beside a picture
+        part.blocks.append(pictures.pop())
+    if 0 < wrong < n:
+        pictures.append(_rejection(subject))
+    pictures += [_histogram(subject, "epistemic"), _histogram(subject, "aleatoric")]
+    part.blocks.append(Pictures(pictures))
+    return part
+
+
+def _chance(p: np.ndarray) -> float:
+    """The 95 % point of the calibration error if the classes were drawn from these very p."""
+    rng = np.random.default_rng(SEED)
+    confidence = p.max(-1)
+    place = np.minimum((confidence * 15).astype(int), 14)
+    right = rng.random((CHANCE, len(p))) < confidence
+    bins = place + 15 * np.arange(CHANCE)[:, None]
+    sums = np.bincount(bins.ravel(), (right - confidence).ravel(), 15 * CHANCE)
+    return float(np.quantile(np.abs(sums.reshape(CHANCE, 15)).sum(-1) / len(p), 0.95))
+
+
+def _ranks(subject: Subject, wrong: int) -> str:
+    if wrong < FEW:
+        return ""
+    area = metrics.detection(subject.entropy[subject.right], subject.entropy[~subject.right]).auroc
+    return (
+        f"A wrong row has a larger entropy than a right one in {percent(area)} of pairs "
+        f"({'so the uncertainty is a good warning' if area > 0.75 else '50 % would be chance'})."
+    )
+
+
+def _reliability(subject: Subject) -> Any:
+    return draw(
+        "reliability", "Reliability diagram",
+        "How often the chosen class is right, over the probability it was given. Dots on the "
+        "diagonal are calibrated; below it the model is too sure. The bars at the bottom are the "
+        "shares of rows: where there are few, a dot says little.",
+        lambda axes: plot.reliability(axes, subject.p, subject.y),
+        height=4.9,
+    )  # fmt: skip
+
+
+def _confidence(subject: Subject) -> Any:
+    confidence = subject.p.max(-1)
+    edges = np.linspace(1 / subject.p.shape[1], 1, 21)
+
+    def onto(axes: "Axes") -> None:
+        right = np.histogram(confidence[subject.right], edges)[0]
+        all_of_them = np.histogram(confidence, edges)[0]
+        axes.stairs(
+            all_of_them, edges, fill=True, facecolor=WRONG, edgecolor=WRONG, linewidth=0.6,
+            label=f"wrong ({int(np.sum(~subject.right)):,})",
+        )  # fmt: skip
+        axes.stairs(
+            right, edges, fill=True, facecolor=EPISTEMIC_FILL, edgecolor=EPISTEMIC, linewidth=0.8,
+            label=f"right ({int(subject.right.sum()):,})",
+        )  # fmt: skip
+        axes.set_xlabel("probability of the chosen class")
+        axes.set_ylabel("rows")
+        axes.set_xlim(edges[0], 1)
+
+    return draw(
+        "confidence", "Confidence of right and wrong rows",
+        "How sure the model is of its choices, and which of them are wrong. Wrong ones at the "
+        "right are the costly kind: sure, and mistaken.",
+        onto, height=4.9,
+    )  # fmt: skip
+
+
+def _histogram(subject: Subject, part: str) -> Any:
+    values = getattr(subject, part)
+    values, right = np.maximum(values, 0), subject.right
+    names = {
+        "epistemic": ("epistemic entropy (nats)", "what more rows would remove"),
+        "aleatoric": ("aleatoric entropy (nats)", "classes that overlap, which no row removes"),
+    }
+    axis, meaning = names[part]
+    wrong = int(np.sum(~right))
+
+    def onto(axes: "Axes") -> None:
+        if FEW <= wrong < len(right):
+            plot.entropy_histogram(
+                axes, values[right], values[~right], bins=20, names=("right", "wrong"), score=part
+            )
+        else:
+            edges = np.linspace(0, max(float(values.max()), 1e-6), 21)
+            axes.stairs(
+                np.histogram(values[right], edges)[0] / max(right.sum(), 1), edges, fill=True,
+                facecolor=EPISTEMIC_FILL, edgecolor=EPISTEMIC, linewidth=1.1, label="right",
+            )  # fmt: skip
+            if wrong:
+                axes.plot(
+                    values[~right], np.zeros(wrong), linestyle="none", marker="X", markersize=7,
+                    color=WRONG, clip_on=False, label=f"wrong ({wrong})", zorder=4,
+                )  # fmt: skip
+            axes.set_xlim(0, edges[-1])
+        axes.set_xlabel(axis)
+        axes.set_ylabel("share of rows")
+
+    return draw(
+        part, f"{part.capitalize()} uncertainty of right and wrong rows",
+        f"The {part} part of the uncertainty, {meaning}, of rows predicted right and wrong. The "
+        "further apart they lie, the better it warns.",
+        onto,
+    )  # fmt: skip
+
+
+def _rejection(subject: Subject) -> Any:
+    return draw(
+        "rejection", "Accuracy when the least certain are left out",
+        "The accuracy of what is kept, over the share of rows left out, the least certain first. "
+        "The closer to the dashed line of somebody who knows all mistakes, the better.",
+        lambda axes: plot.accuracy_rejection(axes, {"by uncertainty": subject.p}, subject.y),
+    )  # fmt: skip
+
+
+def _confusions(subject: Subject) -> Table:
+    names, guess = subject.classes, subject.p.argmax(-1)
+    k = len(names)
+    counts = np.bincount(subject.y * k + guess, minlength=k * k).reshape(k, k)
+    if k > MOST_CLASSES:
+        apart = counts - np.diag(np.diag(counts))
+        order = np.argsort(-apart, axis=None, kind="stable")[:15]
+        pairs = [(int(i // k), int(i % k)) for i in order if apart.flat[i]]
+        rows = [
+            [names[a], names[b], f"{counts[a, b]:,}", percent(counts[a, b] / counts[a].sum())]
+            for a, b in pairs
+        ]
+        heads = ["True class", "Predicted", "Rows", "Of the true class"]
+        return Table(heads, rows, "The most frequent confusions", frozenset({2, 3}))
+    rows = []
+    for a in range(k):
+        total = int(counts[a].sum())
+        cells: list[Any] = [
+            Heat(f"{counts[a, b]:,}", counts[a, b] / max(total, 1)) for b in range(k)
+        ]
+        found = percent(counts[a, a] / total) if total else "–"
+        rows.append([names[a], *cells, found])
+    heads = ["True class", *(cut(name, 24) for name in names), "Found"]
+    return Table(
+        heads, rows, "Confusion matrix: rows are the true classes, columns the predicted ones",
+        frozenset(range(1, k + 2)),
+    )  # fmt: skip

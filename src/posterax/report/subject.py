@@ -1,0 +1,286 @@
+"""What a report is about: a fitted model, the rows it learned from, and those it is judged by."""
+
+import dataclasses
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..metrics.inputs import class_probabilities
+from ..posteriors import Posterior
+from ..predictive import Predictive
+from ..tables.base import BayesianEstimator
+from .words import cut
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_ROWS = 2000  # to judge by, and for pictures: more change nothing that can be seen
+SEED = 0  # of everything random in a report
+LEVEL = 0.9  # of intervals
+SAMPLES = 100  # draws of a plain posterior; an estimator has its own number
+
+
+@dataclasses.dataclass(frozen=True)
+class Subject:
+    """A fitted model with its rows; everything computed from them is computed once.
+
+    ``x`` and ``y`` are the rows to judge by (a sample of them where there are many), ``y`` as
+    numbers or as labels 0 … K−1; ``train_x`` and ``train_y`` those it learned from.
+    """
+
+    fitted: Any
+    posterior: Posterior
+    train_x: "pd.DataFrame | None"
+    train_y: np.ndarray
+    x: "pd.DataFrame | None"
+    y: np.ndarray
+    predictive: Predictive
+    held_out: bool
+    tested: int  # rows there are to judge by, of which ``y`` may be a sample
+    unknown: int  # of them left out, with a label that the training lacked
+    classes: list[str]
+    target: str
+    numbers: list[str]  # of the rows: the data frame's own index, or their places from 0
+    inputs: Any  # as ``predictive`` took them, for a second look
+
+    @property
+    def kind(self) -> str:
+        return self.predictive.kind
+
+    @property
+    def classifies(self) -> bool:
+        return self.kind == "classification"
+
+    @property
+    def where(self) -> str:
+        """Which rows these numbers are of."""
+        return "held-out rows" if self.held_out else "training rows"
+
+    def again(self, posterior: Posterior, rows: np.ndarray) -> Predictive:
+        """What another posterior of the same model says about some of the rows."""
+        if isinstance(self.fitted, BayesianEstimator):
+            import copy
+
+            other = copy.copy(self.fitted)
+            other.posterior_ = posterior
+            return other.predictive(_take(self.inputs, rows))
+        return _predict(posterior, _take(self.inputs, rows))
+
+    # -- regression and counts, of the first target where there are several
+
+    def _first(self, values: Any) -> np.ndarray:
+        values = np.asarray(values, np.float64)
+        return values.reshape(len(values), -1)[:, 0]
+
+    @cached_property
+    def true(self) -> np.ndarray:
+        return self._first(self.y)
+
+    @cached_property
+    def mean(self) -> np.ndarray:
+        return self._first(self.predictive.mean)
+
+    @cached_property
+    def std(self) -> np.ndarray:
+        return self._first(self.predictive.std)
+
+    @cached_property
+    def epistemic(self) -> np.ndarray:
+        """Deviations, of numbers; nats, of classes."""
+        found = self._first(self.predictive.epistemic)
+        return found if self.classifies else np.sqrt(found)
+
+    @cached_property
+    def aleatoric(self) -> np.ndarray:
+        found = self._first(self.predictive.aleatoric)
+        return found if self.classifies else np.sqrt(found)
+
+    @cached_property
+    def _quantiles(self) -> np.ndarray:
+        levels = np.array([(1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2])
+        return np.stack([self._first(q) for q in self.predictive.quantile(levels)])
+
+    @property
+    def low(self) -> np.ndarray:
+        return self._quantiles[0]
+
+    @property
+    def median(self) -> np.ndarray:
+        return self._quantiles[1]
+
+    @property
+    def high(self) -> np.ndarray:
+        return self._quantiles[2]
+
+    @cached_property
+    def nll(self) -> np.ndarray:
+        """−log p(y | x, D) of each row."""
+        each = np.asarray(self.predictive.log_prob(self.y), np.float64)
+        return -each.reshape(len(self.y), -1).sum(-1)
+
+    # -- classes
+
+    @cached_property
+    def p(self) -> np.ndarray:
+        return class_probabilities(self.predictive)
+
+    @cached_property
+    def right(self) -> np.ndarray:
+        return self.p.argmax(-1) == self.y
+
+    @cached_property
+    def entropy(self) -> np.ndarray:
+        return np.asarray(self.predictive.total, np.float64)
+
+
+def make_subject(fitted: Any, X: Any, y: Any, held_out: Any, target: str | None) -> Subject:
+    """Check what was given, take a sample of the rows, and predict them."""
+    estimator = isinstance(fitted, BayesianEstimator)
+    posterior = getattr(fitted, "posterior_", None) if estimator else fitted
+    if not isinstance(posterior, Posterior):
+        hint = "call fit first" if estimator else "give what fit returned"
+        raise TypeError(
+            "estimator must be a fitted BayesianRegressor or BayesianClassifier, or a posterior, "
+            f"got {type(fitted).__name__}: {hint}"
+        )
+    if held_out is not None and not (isinstance(held_out, tuple | list) and len(held_out) == 2):
+        raise ValueError("held_out must be a pair (X, y) of rows that were not trained on")
+    _same_length("X", X, "y", y)
+    if held_out is not None:
+        _same_length("held_out[0]", held_out[0], "held_out[1]", held_out[1])
+    names = _names(fitted)
+    judged_x, judged_y = (X, y) if held_out is None else held_out
+    classes = _classes(fitted, posterior)
+    known, unknown = np.arange(_rows(judged_y)), 0
+    labels = _numbers(judged_y)
+    if classes is not None:
+        labels = _labels(judged_y, classes)
+        known, unknown = np.flatnonzero(labels >= 0), int(np.sum(labels < 0))
+        if not len(known):
+            raise ValueError("held_out: none of its labels was among those of the training")
+    tested = len(known)
+    if tested > MOST_ROWS:
+        known = np.sort(np.random.default_rng(SEED).choice(known, MOST_ROWS, replace=False))
+    inputs = _take(judged_x, known)
+    predictive = fitted.predictive(inputs) if estimator else _predict(fitted, inputs)
+    if classes is not None:
+        _check_classes(predictive, labels[known])
+        classes = classes or list(range(predictive.mean.shape[-1]))
+    return Subject(
+        fitted=fitted,
+        posterior=posterior,
+        train_x=as_frame(X, names),
+        train_y=_numbers(y) if classes is None else _labels(y, classes),
+        x=as_frame(inputs, names),
+        y=labels[known],
+        predictive=predictive,
+        held_out=held_out is not None,
+        tested=tested,
+        unknown=unknown,
+        classes=[] if classes is None else [cut(c, 40) for c in classes],
+        target=cut(target or _name_of(y) or "y", 60),
+        numbers=[cut(i, 24) for i in getattr(inputs, "index", known)],
+        inputs=inputs,
+    )
+
+
+def _predict(posterior: Posterior, inputs: Any) -> Predictive:
+    # a chain may have kept many thousand draws: a hundred are enough for a page
+    return posterior.predict(inputs, samples=SAMPLES, key=SEED)
+
+
+def as_frame(X: Any, names: list[str] | None = None) -> "pd.DataFrame | None":
+    """A table as it was given, or an array as one; ``None`` for inputs that are no table."""
+    import pandas as pd
+
+    if isinstance(X, pd.DataFrame):
+        return X.reset_index(drop=True)
+    if isinstance(X, dict | tuple) or np.ndim(X) not in (1, 2):
+        return None
+    array = np.asarray(X)
+    array = array[:, None] if array.ndim == 1 else array
+    if names is None or len(names) != array.shape[1]:
+        names = [f"column {i}" for i in range(array.shape[1])]
+    return pd.DataFrame(array, columns=names)
+
+
+def _names(fitted: Any) -> list[str] | None:
+    names = getattr(fitted, "feature_names_in_", None)
+    return None if names is None else [str(name) for name in names]
+
+
+def _classes(fitted: Any, posterior: Posterior) -> list[Any] | None:
+    """The labels in the order of the probabilities; ``None`` in regression."""
+    if posterior.model.likelihood.kind != "classification":
+        return None
+    known = getattr(fitted, "classes_", None)
+    if known is not None:
+        return np.asarray(known).tolist()
+    return []  # of a posterior: 0 … K−1, once it has predicted
+
+
+def _labels(y: Any, classes: list[Any]) -> np.ndarray:
+    """Places among the classes, −1 for a label that is not there."""
+    values = np.asarray(y).reshape(-1)
+    if not classes:  # a posterior's labels are 0 … K−1 already
+        return values.astype(int)
+    place = {label: i for i, label in enumerate(classes)}
+    return np.array([place.get(v, -1) for v in values.tolist()], int)
+
+
+def _check_classes(predictive: Predictive, labels: np.ndarray) -> None:
+    shape = predictive.mean.shape
+    if len(shape) != 2:
+        raise ValueError(
+            "a report is for one label a row; this posterior predicts "
+            f"{int(np.prod(shape[1:-1]))} labels for each"
+        )
+    if labels.max() >= shape[-1]:
+        raise ValueError(f"y must hold labels 0 to {shape[-1] - 1}, got {labels.max()}")
+
+
+def _numbers(y: Any) -> np.ndarray:
+    values = np.asarray(y)
+    if values.dtype.kind not in "biuf":
+        try:
+            values = values.astype(np.float64)
+        except (TypeError, ValueError):
+            return values  # labels, which the classes will place
+    values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+    return values.astype(np.float64)
+
+
+def _name_of(y: Any) -> str | None:
+    name = getattr(y, "name", None)
+    if name is None and getattr(y, "ndim", 1) == 2 and hasattr(y, "columns"):
+        name = ", ".join(map(str, y.columns))
+    return None if name is None else str(name)
+
+
+def _rows(values: Any) -> int:
+    import jax
+
+    if hasattr(values, "shape"):
+        return int(values.shape[0])
+    if isinstance(values, dict | tuple):
+        return len(jax.tree.leaves(values)[0])
+    return len(values)
+
+
+def _take(values: Any, rows: np.ndarray) -> Any:
+    import jax
+
+    if hasattr(values, "iloc"):
+        return values.iloc[rows]
+    if isinstance(values, dict | tuple):
+        return jax.tree.map(lambda a: np.asarray(a)[rows], values)
+    return np.asarray(values)[rows]
+
+
+def _same_length(first: str, a: Any, second: str, b: Any) -> None:
+    if _rows(a) != _rows(b) or not _rows(a):
+        raise ValueError(
+            f"{first} and {second} must have the same number of rows, 1 or more, got "
+            f"{_rows(a)} and {_rows(b)}"
+        )

@@ -1,0 +1,202 @@
+"""Text cells that hold numbers or dates, read where all of a column agree on how."""
+
+import re
+import warnings
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+AGREE = 0.95  # of a column's cells; the others count as missing, and are counted
+_MONEY = r"[€$£¥₹]|EUR|USD|GBP|CHF|JPY"
+_CELL = re.compile(
+    rf"(?P<sign>[+\-−])?\s*(?P<before>{_MONEY})?\s*(?P<minus>[\-−])?"
+    r"(?P<number>(?:\d|\.\d)[\d.,'’   ]*(?:[eE][+-]?\d+)?)"
+    rf"(?P<after>\s*(?:%|{_MONEY})|\s+[A-Za-zµ°]{{1,5}}[²³]?)?"
+)
+# (decimal mark, mark of thousands), what is said of it, and how such a number looks
+_FORMS: list[tuple[str, str, str, re.Pattern[str]]] = [
+    (".", "", "", re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")),
+    (".", ",", "commas as marks of thousands", re.compile(r"[1-9]\d{0,2}(,\d{3})*(\.\d+)?")),
+    (",", "", "decimal commas", re.compile(r"\d+(,\d+)?([eE][+-]?\d+)?")),
+    (",", ".", "decimal commas", re.compile(r"\d{1,3}(\.\d{3})*(,\d+)?")),
+    (".", " ", "spaces as marks of thousands", re.compile(r"\d{1,3}( \d{3})*(\.\d+)?")),
+    (",", " ", "decimal commas", re.compile(r"\d{1,3}( \d{3})*(,\d+)?")),
+    (".", "'", "apostrophes as marks of thousands", re.compile(r"\d{1,3}('\d{3})*(\.\d+)?")),
+]
+_DAYS = ["%Y/%m/%d", "%Y.%m.%d", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y"]
+_DAYS += ["%d %b %Y", "%d %B %Y", "%b %d %Y", "%B %d %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y"]
+_DAYS += ["%b %Y", "%B %Y", "%m/%d/%y", "%d/%m/%y", "%d.%m.%y", "%d-%b-%y"]
+_TIMES = ["", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p"]
+CLOCKS = ["%H:%M", "%H:%M:%S"]
+DATES = ["ISO8601", *(day + time for day in _DAYS for time in _TIMES), *CLOCKS]
+_LIKE_A_DATE = re.compile(
+    r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}.*|\d{4}-\d{2}|\d{1,2}:\d{2}(:\d{2})?"
+    r"|(\d{1,2}[ -])?[A-Za-z]{3,9}[ -].*\d{2,4}.*"
+)
+
+
+class Numbers(NamedTuple):
+    """A column of text as numbers."""
+
+    values: pd.Series
+    form: dict[str, str]  # decimal mark, mark of thousands, unit
+    said: str
+    odd: int  # cells that hold no number and count as missing
+    example: str  # one of them
+
+
+class Dates(NamedTuple):
+    """A column of text as dates."""
+
+    values: pd.Series
+    format: str
+    said: str
+    odd: int
+    example: str
+
+
+def texts(column: pd.Series) -> pd.Series:
+    """Cells as text without outer spaces, missing ones as NaN; 1.0 and 1 are the same label.
+
+    Example:
+        >>> import pandas as pd
+        >>> from posterax.tables.cells import texts
+        >>> texts(pd.Series([1.0, 2.5, None])).tolist()
+        ['1', '2.5', nan]
+    """
+
+    def text(value: Any) -> Any:
+        if isinstance(value, float | np.floating) and float(value).is_integer():
+            value = int(value)
+        return str(value).strip()
+
+    column = column.astype(object)
+    known = column.notna() & (column.map(lambda v: not isinstance(v, str) or v.strip() != ""))
+    return column.map(text, na_action="ignore").where(known, np.nan)
+
+
+def as_numbers(column: pd.Series) -> Numbers | None:
+    """Numbers in text, where the cells agree on how they are written; otherwise ``None``.
+
+    Example:
+        >>> import pandas as pd
+        >>> from posterax.tables.cells import as_numbers
+        >>> found = as_numbers(pd.Series(["€ 1,200", "€ 850.50", None]))
+        >>> found.values.tolist(), found.said
+        ([1200.0, 850.5, nan], 'in €, commas as marks of thousands')
+        >>> as_numbers(pd.Series(["5 kg", "7 lb"]))
+    """
+    cells = texts(column).dropna()
+    if not len(cells):
+        return None
+    parts = cells.map(_parts)
+    marks = {part[1] for part in parts if part is not None}
+    if len(marks) != 1:
+        return None
+    best = max(
+        (sum(p is not None and bool(form[3].fullmatch(p[2])) for p in parts), -i)
+        for i, form in enumerate(_FORMS)
+    )
+    decimal, thousands, said, _ = _FORMS[-best[1]]
+    if best[0] < AGREE * len(cells):
+        return None
+    (mark,) = marks
+    form = {"decimal": decimal, "thousands": thousands, "unit": mark}
+    values = numbers(column, form)
+    odd = cells[values[cells.index].isna()]
+    words = ", ".join(word for word in (f"in {mark}" if mark else "", said) if word)
+    return Numbers(values, form, words, len(odd), str(odd.iloc[0])[:40] if len(odd) else "")
+
+
+def numbers(column: pd.Series, form: dict[str, str] | None) -> pd.Series:
+    """A column as floats, text by its form; what is no number is missing."""
+    if pd.api.types.is_timedelta64_dtype(column.dtype):
+        return column / np.timedelta64(1, "s")
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return column.astype(np.float64)
+    form = form or {"decimal": ".", "thousands": "", "unit": ""}
+    decimal, thousands = form["decimal"], form["thousands"]
+    pattern = next(f[3] for f in _FORMS if f[:2] == (decimal, thousands))
+    plain = _FORMS[0][3]
+
+    def number(cell: Any) -> float:
+        if isinstance(cell, float):  # missing
+            return cell
+        part = _parts(cell)
+        if part is None or part[1] not in ("", form["unit"]):  # euros are no dollars
+            return np.nan
+        sign, _, digits = part
+        if pattern.fullmatch(digits):
+            digits = digits.replace(thousands, "") if thousands else digits
+            return sign * float(digits.replace(decimal, "."))
+        # one without marks may stand among the others; with them it would be another number
+        return sign * float(digits) if plain.fullmatch(digits) and "." not in digits else np.nan
+
+    return texts(column).map(number).astype(np.float64)
+
+
+def _parts(cell: str) -> tuple[float, str, str] | None:
+    """Sign, unit and digits of a cell."""
+    found = _CELL.fullmatch(cell)
+    if found is None or (found["sign"] and found["minus"]):
+        return None
+    before, after = found["before"] or "", (found["after"] or "").strip()
+    if before and after:
+        return None
+    negative = (found["sign"] or found["minus"]) in ("-", "−")
+    digits = re.sub("[   ]", " ", found["number"]).replace("’", "'").strip()
+    return (-1.0 if negative else 1.0), before or after, digits
+
+
+def as_dates(column: pd.Series) -> Dates | None:
+    """Dates in text, where the cells agree on how they are written; otherwise ``None``.
+
+    Example:
+        >>> import pandas as pd
+        >>> from posterax.tables.cells import as_dates
+        >>> as_dates(pd.Series(["31.12.2024", "01.02.2025"])).format
+        '%d.%m.%Y'
+    """
+    cells = texts(column).dropna()
+    if not len(cells):
+        return None
+    look = cells.iloc[:: max(1, len(cells) // 200)]  # all formats on some, the fitting one on all
+    if look.map(lambda cell: bool(_LIKE_A_DATE.fullmatch(cell))).mean() < AGREE:
+        return None
+    few = look.iloc[:10].tolist()
+    forms = ["ISO8601", *(form for form in DATES[1:] if any(_fits(cell, form) for cell in few))]
+    read = {form: int(dates(look, form).notna().sum()) for form in forms}
+    best = max(forms, key=lambda form: read[form])  # the first of the best
+    whole = dates(column, best)
+    odd = cells[whole[cells.index].isna()]
+    if len(odd) > (1 - AGREE) * len(cells):
+        return None
+    said = "" if best == "ISO8601" else f"as {best}"
+    other = best.replace("%m/%d", "%d/%m")
+    if other != best:
+        there = dates(column, other)[cells.index].notna().sum()
+        if there > len(cells) - len(odd):
+            best, whole, odd, said = other, dates(column, other), odd.iloc[:0], f"as {other}"
+        elif there == len(cells) - len(odd):
+            said = f"as month/day; {other} would fit too"
+    return Dates(whole, best, said, len(odd), str(odd.iloc[0])[:40] if len(odd) else "")
+
+
+def _fits(cell: str, form: str) -> bool:
+    try:
+        datetime.strptime(cell, form)
+    except ValueError:
+        return False
+    return True
+
+
+def dates(column: pd.Series, form: str) -> pd.Series:
+    """A column as times without a zone; what is no date is missing."""
+    if not pd.api.types.is_datetime64_any_dtype(column.dtype):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            column = pd.to_datetime(texts(column), format=form, errors="coerce", utc=True)
+    zoned = column.dt.tz is not None
+    return column.dt.tz_convert("UTC").dt.tz_localize(None) if zoned else column

@@ -1,0 +1,243 @@
+"""Tables with text, gaps and dates: what becomes of each column, and how it lies in a file."""
+
+import copy
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import posterax as px
+from posterax.checkpoint import CheckpointError, read, write
+from posterax.tables.cells import as_dates, as_numbers
+from posterax.tables.columns import Columns
+
+ROWS = 40
+
+
+def house(rows=ROWS, seed=0):
+    """One column of every kind."""
+    random = np.random.default_rng(seed)
+    size = random.uniform(30, 200, rows)
+    town = random.choice(["Bern", "Köln", "Lyon"], rows)
+    built = pd.Timestamp("1990-01-01") + pd.to_timedelta(random.integers(0, 9000, rows), "D")
+    frame = pd.DataFrame({
+        "number": range(rows), "size": size, "town": town, "built": built.strftime("%d.%m.%Y"),
+        "rent": [f"€ {v:,}" for v in random.integers(500, 5000, rows)],
+        "garden": random.random(rows) < 0.5, "nothing": [None] * rows, "same": 3,
+        "name": [f"house {i}" for i in range(rows)],
+    })  # fmt: skip
+    frame.loc[::7, "size"] = np.nan
+    frame.loc[::9, "town"] = None
+    return frame, 2000 * size + 9000 * (town == "Bern")
+
+
+def test_every_kind_by_hand():
+    frame, _ = house()
+    columns = Columns.learn(frame)
+    by_name = dict(zip(columns.names_out, columns.transform(frame).T, strict=True))
+    median = frame["size"].median()
+    np.testing.assert_array_equal(by_name["size"], frame["size"].fillna(median))
+    np.testing.assert_array_equal(by_name["size is missing"], frame["size"].isna())
+    for town in ("Bern", "Köln", "Lyon"):
+        np.testing.assert_array_equal(by_name[f"town = {town}"], frame["town"] == town)
+    np.testing.assert_array_equal(by_name["town = (missing)"], frame["town"].isna())
+    rent = [float(cell[2:].replace(",", "")) for cell in frame["rent"]]
+    np.testing.assert_array_equal(by_name["rent"], rent)
+    np.testing.assert_array_equal(by_name["garden"], frame["garden"])
+    day = pd.to_datetime(frame["built"], format="%d.%m.%Y")
+    np.testing.assert_allclose(by_name["built"], (day - pd.Timestamp("1970-01-01")).dt.days)
+    sine, cosine = by_name["built, weekday sine"], by_name["built, weekday cosine"]
+    weekday = np.round(np.arctan2(sine, cosine) * 7 / (2 * np.pi)) % 7
+    np.testing.assert_array_equal(weekday, day.dt.day_of_week)
+    kinds = {row["name"]: (row["kind"], row["missing"]) for row in columns.summary()}
+    assert kinds == {
+        "number": ("number", 0), "size": ("number", 6), "town": ("category", 5),
+        "built": ("date", 0), "rent": ("number", 0), "garden": ("boolean", 0),
+        "nothing": ("left out", ROWS), "same": ("left out", 0), "name": ("left out", 0),
+    }  # fmt: skip
+
+
+def test_new_rows_in_another_order_with_gaps_and_unseen_texts():
+    frame, _ = house()
+    columns = Columns.learn(frame)
+    new = frame.head(4)[frame.columns[::-1]].drop(columns=["same", "nothing"])
+    np.testing.assert_array_equal(columns.transform(new), columns.transform(frame)[:4])
+    new = new.assign(extra=1, rent=["$ 900", "much", "€ 900", None])
+    new.loc[new.index[0], "town"] = "Rom"
+    matrix = columns.transform(new)
+    assert np.isfinite(matrix).all()
+    by_name = dict(zip(columns.names_out, matrix.T, strict=True))
+    median = np.median([float(cell[2:].replace(",", "")) for cell in frame["rent"]])
+    assert by_name["rent"].tolist() == [median, median, 900, median]  # dollars are no euros
+    assert sum(by_name[name][0] for name in by_name if name.startswith("town")) == 0
+    assert columns.look(new) == {
+        ("extra", "extra"): 4, ("unseen", "town"): 1, ("unreadable", "rent"): 2, ("gap", "rent"): 1,
+    }  # fmt: skip
+    with pytest.raises(ValueError, match=r"column 'town' is missing.*is it 'Town' here"):
+        columns.transform(new.rename(columns={"town": "Town"}))
+
+
+def test_rare_texts_share_a_column_and_unseen_ones_go_there():
+    cells = ["often"] * 30 + [f"once {i}" for i in range(5)]
+    columns = Columns.learn(pd.DataFrame({"c": cells}))
+    assert columns.names_out == ["c = often", "c = (rare)"]
+    new = pd.DataFrame({"c": ["often", "once 3", "never"]})
+    assert columns.transform(new).tolist() == [[1, 0], [0, 1], [0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["1,234", "12,000.5", "7"], [1234, 12000.5, 7]),
+        (["1,5", "2,25"], [1.5, 2.25]),
+        (["1.234,5", "7,25"], [1234.5, 7.25]),
+        (["12 %", "7%"], [12, 7]),
+        (["-$5", "$7.50"], [-5, 7.5]),
+        (["3 kg", "4.5 kg"], [3, 4.5]),
+        (["1 234", "5"], [1234, 5]),
+        (["−3", "4e2"], [-3, 400]),
+        (["1'000", "20"], [1000, 20]),
+        (["3 kg", "4 lb"], None),
+        (["5 %", "0.05"], None),
+        (["A1", "A2"], None),
+        (["1.2.3", "4.5.6"], None),
+    ],
+)
+def test_numbers_in_text(cells, expected):
+    read = as_numbers(pd.Series(cells))
+    assert (read and read.values.tolist()) == expected
+
+
+def test_a_few_words_among_numbers_count_as_missing():
+    read = as_numbers(pd.Series([*map(str, range(50)), "unknown"]))
+    assert (read.odd, read.example) == (1, "unknown")
+    assert np.isnan(read.values.iloc[-1])
+
+
+@pytest.mark.parametrize(
+    ("cells", "form"),
+    [
+        (["2024-02-29", "1999-12-31"], "ISO8601"),
+        (["2024-02-29T10:00:00+02:00", "2024-03-01T00:00:00Z"], "ISO8601"),
+        (["29.2.2024", "31.12.1999"], "%d.%m.%Y"),
+        (["02/29/2024", "01/02/2024"], "%m/%d/%Y"),
+        (["29/02/2024", "01/02/2024"], "%d/%m/%Y"),
+        (["29 Feb 2024 10:30", "1 Mar 2024 11:00"], "%d %b %Y %H:%M"),
+        (["08:15", "23:59"], "%H:%M"),
+        (["2024-02-30", "2024-13-01"], None),
+        (["12-5", "12-6"], None),
+    ],
+)
+def test_dates_in_text(cells, form):
+    read = as_dates(pd.Series(cells))
+    assert (read and read.format) == form
+
+
+def test_a_date_that_could_be_read_both_ways_says_so():
+    assert "would fit too" in as_dates(pd.Series(["01/02/2024", "03/04/2024"])).said
+
+
+def test_dates_outside_the_nanoseconds():
+    frame = pd.DataFrame({"d": ["0001-01-01", "9999-12-31", "2000-01-01"]})
+    matrix = Columns.learn(frame).transform(frame)
+    assert matrix[:, 0].tolist() == [-719162, 2932896, 10957]
+
+
+def test_json_gives_the_same_matrix():
+    frame, _ = house()
+    columns = Columns.learn(frame)
+    same = Columns.from_json(json.loads(json.dumps(columns.as_json())))
+    np.testing.assert_array_equal(same.transform(frame), columns.transform(frame))
+    assert same.summary() == columns.summary()
+
+
+def test_nothing_to_learn_from_says_why():
+    with pytest.raises(ValueError, match=r"no column is left.*'a': constant"):
+        Columns.learn(pd.DataFrame({"a": [1, 1], "b": [None, None]}))
+    with pytest.raises(ValueError, match="column 'a' holds an infinite number"):
+        Columns.learn(pd.DataFrame({"a": [1.0, np.inf]}))
+
+
+# -- with the estimators
+
+TINY = {"hidden_layer_sizes": 4, "members": 2, "steps": 20, "samples": 10, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def fitted(hasty_module):
+    frame, price = house()
+    return px.BayesianRegressor(**TINY, columns="auto").fit(frame, price), frame
+
+
+def test_estimator_takes_the_frame(fitted):
+    regressor, frame = fitted
+    mean = regressor.predict(frame)
+    assert mean.shape == (ROWS,)
+    np.testing.assert_array_equal(regressor.predict(frame[frame.columns[::-1]]), mean)
+    assert regressor.n_features_in_ == frame.shape[1]
+    assert list(regressor.feature_names_in_) == list(frame.columns)
+    with pytest.raises(ValueError, match="columns must be None or 'auto'"):
+        px.BayesianRegressor(**TINY, columns="all").fit(frame, mean)
+    with pytest.raises(ValueError, match="columns='auto'"):
+        px.BayesianRegressor(**TINY).fit(frame[["town"]].fillna("?"), mean)
+
+
+def test_estimator_is_the_plain_one_on_the_matrix(fitted):
+    """Another way to the same answer: encode first, then fit numbers."""
+    regressor, frame = fitted
+    matrix, price = Columns.learn(frame).transform(frame), house()[1]
+    plain = px.BayesianRegressor(**TINY).fit(matrix, price)
+    np.testing.assert_array_equal(plain.predict(matrix), regressor.predict(frame))
+
+
+def test_file_keeps_columns_and_card(fitted, tmp_path):
+    regressor, frame = fitted
+    regressor.card_ = {"target": "price", "rows": ROWS}
+    regressor.save(tmp_path / "house.px")
+    same = px.load(tmp_path / "house.px")
+    np.testing.assert_array_equal(same.predict(frame), regressor.predict(frame))
+    assert same.card_ == regressor.card_
+    assert same.columns_.summary() == regressor.columns_.summary()
+
+
+def test_mutated_columns_are_refused():
+    """Changed entries raise ValueError, and nothing else, or are a choice that could be made."""
+    nodes = Columns.learn(house()[0]).as_json()
+    free = ("name", "done", "missing", "categories", "rare", "form", "gaps")
+    places = [(i, key) for i, node in enumerate(nodes) for key in node if key not in free]
+    odd = [None, -1, 1e999, "x", [], ["a", "a"], {"a": 1}, [[1]], True, "category", 10**30]
+    refused = 0
+    for i, key in places:
+        for value in odd:
+            if value == nodes[i][key]:
+                continue
+            changed = copy.deepcopy(nodes)
+            changed[i][key] = value
+            with pytest.raises(ValueError, match="columns: "):
+                Columns.from_json(changed)
+            refused += 1
+    assert refused > 400
+    for wrong in (None, {}, [1], [{}], [nodes[0], nodes[0]], [{**nodes[0], "more": 1}]):
+        with pytest.raises(ValueError, match="columns: "):
+            Columns.from_json(wrong)
+
+
+@pytest.mark.parametrize("change", ["entry", "fewer", "none", "argument"])
+def test_mutated_columns_in_a_file_are_refused(change, fitted, tmp_path):
+    path = tmp_path / "house.px"
+    fitted[0].save(path)
+    arrays, header = read(path)
+    estimator = header["estimator"]
+    nodes = estimator["fitted"]["columns"]
+    if change == "entry":
+        nodes[1]["fill"] = ["a"]
+    elif change == "fewer":
+        del nodes[1]
+    elif change == "none":
+        del estimator["fitted"]["columns"]
+    else:
+        estimator["params"]["columns"] = {"value": None}
+    write(path, arrays, header)
+    with pytest.raises(CheckpointError, match=r"house\.px"):
+        px.load(path)

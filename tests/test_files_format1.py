@@ -1,0 +1,98 @@
+"""Files of the first format, kept as they were written: every later version reads them."""
+
+import json
+import stat
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+
+import posterax as px
+from posterax import checkpoint, files
+from tests.data import make_format1 as format1
+
+pytestmark = pytest.mark.usefixtures("hasty_module")
+
+EXPECTED = np.load(format1.HERE / "expected.npz")
+AGENTS = ("Thompson", "LinearThompson", "refitted")
+
+
+def load(path):
+    return px.bandits.load(path) if path.stem in AGENTS else px.load(path)
+
+
+def test_there_is_one_of_every_kind():
+    names = {path.stem for path in format1.HERE.glob("*.px")}
+    assert names == set(EXPECTED.files)
+    assert names >= set(files._POSTERIORS)
+    kinds = {name: header_of(name).get("posterior") for name in names}
+    assert all(kinds[name] == name for name in files._POSTERIORS)
+    assert header_of("per_weight")["model"]["prior"]["name"] == "PerWeight"
+    for name in names:  # as they were, before files said what wrote them
+        assert header_of(name)["format"] == 1
+        assert "written" not in header_of(name)
+
+
+def header_of(name):
+    with safe_open(format1.HERE / f"{name}.px", framework="numpy") as file:
+        return json.loads(file.metadata()["posterax"])
+
+
+@pytest.mark.parametrize("name", EXPECTED.files)
+def test_loads_and_is_written_again_as_it_was(name, tmp_path):
+    path = format1.HERE / f"{name}.px"
+    load(path).save(tmp_path / "again.px")
+    (arrays, header), (before, said) = map(checkpoint.read, (tmp_path / "again.px", path))
+    assert arrays.keys() == before.keys()
+    for key, array in arrays.items():
+        assert array.dtype == before[key].dtype
+        np.testing.assert_array_equal(array, before[key])
+    for part in ("posterior", "family", "targets", "model", "method", "settings", "evidence"):
+        assert header.get(part) == said.get(part)
+
+
+# a compiled program for each: a few stand for all, which make test-all runs
+FEW = ("Draws", "FullGaussian", "DropoutPosterior", "Point", "frozen", "LinearThompson")
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in FEW else pytest.param(n, marks=pytest.mark.slow) for n in EXPECTED.files]
+)
+def test_predicts_as_when_it_was_written(name):
+    found, expected = format1.numbers(name, load(format1.HERE / f"{name}.px")), EXPECTED[name]
+    assert found.shape == expected.shape
+    # relative to the size of the numbers: a mean near 0 has no digits to compare
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())
+
+
+def test_a_new_file_says_how_it_came_about(tmp_path):
+    before = px.load(format1.HERE / "MeanFieldGaussian.px")
+    before.save(tmp_path / "new.px")
+    header = files.about(tmp_path / "new.px")
+    written = header["written"]
+    assert written["posterax"] == px.__version__
+    assert written["numpy"] == np.__version__
+    assert set(written) >= {"jax", "python", "device"}
+    assert abs(datetime.now(UTC) - datetime.fromisoformat(written["when"])) < timedelta(minutes=5)
+    assert header["method"] == "BayesByBackprop"
+    assert "learning_rate=0.05" in header["settings"]["method"]
+    assert (header["settings"]["steps"], header["settings"]["examples"]) == (4, 12)
+    after = px.load(tmp_path / "new.px")
+    assert after.record.settings == before.record.settings
+    for name, values in before.history.items():
+        np.testing.assert_array_equal(after.history[name], values)
+    # others may read it, as any file that is made here
+    (tmp_path / "plain").touch()
+    modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("new.px", "plain")]
+    assert modes[0] == modes[1]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["new.px", "plain"]
+
+
+def test_what_is_no_file_of_ours_is_said(tmp_path):
+    with pytest.raises(px.CheckpointError, match="is a directory; give the file"):
+        px.load(tmp_path)
+    with pytest.raises(px.CheckpointError, match="is a directory; give the file"):
+        px.bandits.load(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"none\.px: no such file"):
+        files.about(tmp_path / "none.px")

@@ -1,0 +1,380 @@
+"""The report: a page that is whole, safe, the same every time, and says what the numbers say."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import posterax as px
+from posterax import report
+from posterax.report import build, checks, classes, data, pictures, regression, scores, write_report
+from posterax.report.page import Picture, Section
+from posterax.report.subject import make_subject
+from posterax.report.words import cut, fixed, show
+from tests import report_pages as made
+from tests.report_pages import HOSTILE, Page
+
+pytestmark = pytest.mark.usefixtures("hasty_module")
+
+SECTIONS = [
+    "data", "scores", "calibration", "uncertainty", "rows", "diagnostics", "pruning", "settings"
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """A regressor of columns with hostile names, and rows held out."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(120, 5)), columns=HOSTILE)
+    y = pd.Series(3 * X.iloc[:, 0] + rng.normal(size=120) / 3, name="<i>price</i> $1")
+    model = px.BayesianRegressor(
+        members=1, steps=150, hidden_layer_sizes=8, samples=16, random_state=0
+    )
+    model.fit(X[:80], y[:80])
+    return model, X[:80], y[:80], (X[80:], y[80:])
+
+
+@pytest.fixture(scope="module")
+def pages(fitted):
+    model, X, y, held_out = fitted
+    return {
+        "fitted": report.render(model, X, y, held_out=held_out, title=HOSTILE[0]),
+        "numbers": made.page(made.numbers()),
+        "labels": made.page(made.labels()),
+    }
+
+
+@pytest.mark.parametrize("name", ["fitted", "numbers", "labels"])
+def test_page_is_whole_and_asks_for_nothing(pages, name):
+    text = pages[name]
+    page = Page(text)
+    assert page.wrong == []
+    assert [
+        attrs["id"] for tag, attrs in page.tags if tag == "section" and "id" in attrs
+    ] == SECTIONS
+    assert len(page.ids) == len(set(page.ids))
+    named = set(page.ids)
+    for _, attrs in page.tags:
+        for where in re.findall(
+            r"#([\w-]+)", f"{attrs.get('href', '')} {attrs.get('clip-path', '')}"
+        ):
+            assert where in named
+        assert set(attrs.get("aria-labelledby", "").split()) <= named
+        assert not any(key.startswith("on") or key == "src" for key in attrs)
+        assert attrs.get("href", "#")[:5] in ("data:", *(f"#{i}"[:5] for i in named), "#")
+    (policy,) = [a["content"] for t, a in page.tags if a.get("http-equiv")]
+    assert policy == "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    assert "url(http" not in text
+    assert "@import" not in text
+    assert len(text.encode()) < 1_000_000
+    words = " ".join(page.text.values())
+    assert not re.search(r"\b(nan|inf|None|Markup)\b", words)
+
+
+@pytest.mark.parametrize("name", ["fitted", "numbers", "labels"])
+def test_foreign_text_stays_text(pages, name):
+    page = Page(pages[name])
+    known = (
+        "html head meta title link style body header p span h1 h2 bdi div section ul li a nav "
+        "main figure figcaption svg desc g path defs use clippath rect text pattern table thead "
+        "tbody tr th td details summary pre code footer"
+    )
+    assert {tag for tag, _ in page.tags} <= set(known.split())
+    words = " ".join(page.text.values())
+    assert "<script>alert(1)</script>" in words
+    assert "שלום" in words
+    assert "\u202e" not in pages[name]
+    assert "x" * 200 not in words
+
+
+def test_the_same_arguments_give_the_same_bytes(pages, fitted, tmp_path):
+    model, X, y, held_out = fitted
+    path = tmp_path / "new" / "r.html"
+    assert write_report(path, model, X, y, held_out=held_out, title=HOSTILE[0]) == path
+    assert path.read_bytes() == pages["fitted"].encode()
+    assert [p.name for p in path.parent.iterdir()] == ["r.html"]
+
+
+def test_pictures_are_for_eyes_and_ears_in_both_themes(pages):
+    for text, least in ((pages["fitted"], 10), (pages["labels"], 6)):
+        drawn = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
+        assert len(drawn) >= least
+        for svg in drawn:
+            assert re.match(r'<svg class="picture" role="img" aria-labelledby="(\w+)-t \1-d"', svg)
+            assert re.search(r"<title id=[^>]+>[^<]+</title><desc id=[^>]+>[^<]+</desc>", svg)
+            # every colour is a variable of the theme
+            inside = " ".join(re.findall(r"<[^>]+>", svg))
+            assert re.findall(r"#[0-9a-f]{6}\b|#[0-9a-f]{3}\b|rgb", inside, re.IGNORECASE) == []
+
+
+def test_scores_are_those_of_numpy(pages, fitted):
+    model, _, y, (X, true) = fitted
+    rows = {row["Score"]: row for row in Page(pages["fitted"]).table("scores", "Score")}
+    mean, (low, high) = model.predict(X), model.predict_interval(X, 0.9)
+    rmse = np.sqrt(np.mean((true - mean) ** 2))
+    plain = np.sqrt(np.mean((true - y.mean()) ** 2))
+    nll = -model.predictive(X).log_prob(true).mean()
+    assert rows["RMSE"]["Value"] == f"{rmse:.3f}"
+    assert rows["RMSE"]["Baseline"] == f"{plain:.3f}"
+    assert (
+        rows["Coverage of 90 %"]["Value"]
+        == f"{100 * np.mean((low <= true) & (true <= high)):.1f} %"
+    )
+    assert rows["NLL"]["Value"] == f"{nll:.3f}".replace("-", "−")
+    assert rows["R²"]["Value"] == f"{1 - rmse**2 / np.var(true):.3f}"
+    least, most = map(float, rows["RMSE"]["95 % interval"].split(" to "))
+    assert least < rmse < most
+
+
+def test_scores_of_classes_are_those_of_scikit_learn(pages):
+    from sklearn.metrics import accuracy_score, confusion_matrix, log_loss
+
+    subject = made.labels()
+    rows = {row["Score"]: row for row in Page(pages["labels"]).table("scores", "Score")}
+    p, true = subject.predictive.mean, subject.y
+    right = accuracy_score(true, p.argmax(-1))
+    assert rows["Accuracy"]["Value"] == f"{100 * right:.1f} %"
+    assert rows["NLL"]["Value"] == f"{log_loss(true, p):.3f}"
+    assert rows["Calibration error"]["Value"] == (
+        f"{px.metrics.expected_calibration_error(p, true):.3f}"
+    )
+    common = np.bincount(true).argmax()
+    assert rows["Accuracy"]["Baseline"] == f"{100 * np.mean(true == common):.1f} %"
+    cells = [list(r.values())[1:-1] for r in Page(pages["labels"]).table("uncertainty", "Found")]
+    assert np.array_equal(np.array(cells, int), confusion_matrix(true, p.argmax(-1)))
+
+
+def test_the_least_certain_rows_come_first(pages, fitted):
+    model, _, _, (X, _) = fitted
+    std = pd.Series(model.predict(X, return_std=True)[1], index=X.index)
+    tables = [rows for where, rows in Page(pages["fitted"]).tables if where == "rows"]
+    numbers_of = [[int(row[0]) for row in rows[1:]] for rows in tables]
+    assert numbers_of[0] == std.sort_values(ascending=False).index[:10].tolist()
+    assert numbers_of[1] == std.sort_values().index[:10].tolist()
+
+
+def test_bootstrap_intervals_shrink_with_the_root_of_the_rows(rng):
+    from posterax.report.scores import _mean
+
+    widths = []
+    for n in (100, 1600):
+        _, low, high = _mean(rng.normal(size=n))
+        widths.append(high - low)
+    assert widths[0] == pytest.approx(2 * 1.96 / 10, rel=0.2)
+    assert widths[0] / widths[1] == pytest.approx(4, rel=0.25)
+
+
+@pytest.fixture
+def no_pictures(monkeypatch):
+    """Words alone, which is quicker."""
+    for module in (checks, classes, data, regression):
+        monkeypatch.setattr(module, "draw", lambda *_, **__: Picture("", ""))
+
+
+def findings(*sections):
+    return [finding for part in sections for finding in part.findings]
+
+
+def judged(subject):
+    return findings(
+        scores.section(subject, scores.measure(subject, None)), regression.calibration(subject)
+    )
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_verdicts_of_numbers():
+    good = judged(made.numbers())
+    assert build.worst(good) == "good"
+    assert "clearly better than the baseline" in good[0].text
+    # three deviations off: worse than knowing nothing, and outside most intervals
+    bad = judged(made.numbers(bias=9.0))
+    assert build.worst(bad) == "bad"
+    assert "knows nothing of the inputs, predicts better" in bad[0].text
+    narrow = judged(made.numbers(narrow=0.7))
+    assert "too narrow" in narrow[1].text
+    assert narrow[1].level == "care"
+    wide = judged(made.numbers(narrow=2.5))
+    assert "too wide" in wide[1].text
+    alone = judged(made.numbers(held_out=False))
+    assert build.worst(alone) == "care"
+    assert "training rows, which flatters" in alone[0].text
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_verdicts_of_classes():
+    def found(**how):
+        subject = made.labels(400, **how)
+        return findings(classes.calibration(subject, scores.measure(subject, None)))[0]
+
+    assert found().level == "good"
+    sure = found(power=4.0)
+    assert "too sure" in sure.text
+    assert sure.level in ("care", "bad")
+    assert "not sure enough" in found(power=0.4).text
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_the_verdict_is_in_words_not_in_colour_alone(pages):
+    page = Page(made.page(made.numbers(bias=9.0)))
+    assert "✕ Do not rely on it yet" in " ".join(page.text["verdict"].split())
+    assert "✓ Good to use" in " ".join(Page(pages["numbers"]).text["verdict"].split())
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_training_that_has_not_settled():
+    subject = made.numbers(30)
+    for course, level, words in (
+        (np.linspace(3, 1, 1000), "care", "still improving"),
+        (1 + np.exp(-np.arange(1000) / 50), "good", "has settled"),
+        (np.r_[np.ones(500), np.full(500, np.nan)], "bad", "not finite from step 501"),
+    ):
+        part = Section("diagnostics", "")
+        checks._training(subject, part, checks.Course(course, None))
+        assert [finding.level for finding in part.findings] == [level]
+        assert words in part.blocks[0].text
+
+
+def test_given_scores_and_what_is_not_finite():
+    subject = made.numbers()
+    given = {"rmse": (1.25, 1.0, 1.5), "gain": (float("nan"), 0, 1)}
+    table = scores.section(subject, scores.measure(subject, given)).blocks[1]
+    rows = {row[0]: row for row in table.rows}
+    assert rows["RMSE"][1:3] == ["1.250", "1.000 to 1.500"]
+    assert rows["gain"][1] == "–"
+
+
+def test_wrong_use_is_refused_in_words(fitted, tmp_path, monkeypatch):
+    model, X, y, _ = fitted
+    path = tmp_path / "r.html"
+    with pytest.raises(TypeError, match="call fit first"):
+        write_report(path, px.BayesianRegressor(), X, y)
+    with pytest.raises(TypeError, match="got int"):
+        write_report(path, 3, X, y)
+    with pytest.raises(ValueError, match="X and y must have the same number of rows"):
+        write_report(path, model, X, y[:-1])
+    with pytest.raises(ValueError, match="held_out must be a pair"):
+        write_report(path, model, X, y, held_out=X)
+    with pytest.raises(ValueError, match=r"scores\['RMSE'\] must be \(value, low, high\)"):
+        scores.measure(made.numbers(), {"RMSE": 3.0})
+    with pytest.raises(IsADirectoryError, match="name a file in it"):
+        build._write_whole(tmp_path, b"")
+    monkeypatch.setattr(build.os, "replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
+    with pytest.raises(OSError, match="full"):
+        build._write_whole(path, b"half")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_plain_posterior_and_a_sample_of_many_rows():
+    x = np.random.default_rng(0).normal(size=(2400, 2, 2)).astype("float32")
+    network = px.networks.MLP(4, 3, (), key=0)
+    model = px.Model(
+        (network, lambda net, x: x.reshape(len(x), 4) @ net.layers[0].weight.T),
+        px.priors.Gaussian(1.0), px.likelihoods.Categorical(),
+    )  # fmt: skip
+    y = np.arange(2400) % 3
+    subject = make_subject(px.before_data(model, x), x, y, None, None)
+    assert subject.x is None  # no table
+    assert subject.classes == ["0", "1", "2"]
+    assert len(subject.y) == 2000
+    assert np.array_equal(subject.y, y[[int(i) for i in subject.numbers]])
+    words = scores.section(subject, scores.measure(subject, None)).blocks[0].text
+    assert "2,000 rows that the model was trained on, which flatters it, 2,000 drawn from" in words
+
+
+def test_many_classes_and_one_row():
+    names = [f"class {i}" for i in range(30)]
+    many = made.labels(200, classes=names)
+    assert "The most frequent confusions" in classes._confusions(many).caption
+    for few in (made.numbers(1), made.labels(2)):
+        assert Page(made.page(few)).wrong == []
+
+
+@pytest.mark.slow
+def test_labels_weighted_draws_and_chains_from_end_to_end():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(140, 2))
+    y = np.array(HOSTILE[:3], dtype=object)[(X[:, 0] > 0).astype(int) + (X[:, 1] > 0.5)]
+    model = px.BayesianClassifier(members=2, steps=200, random_state=0).fit(X[:100], y[:100])
+    true = y[100:].copy()
+    true[:3] = "never seen"
+    page = Page(report.render(model, X[:100], y[:100], held_out=(X[100:], true)))
+    assert page.wrong == []
+    assert "3 held-out rows had a label that no training row has" in page.text["verdict"]
+    assert "Measured on 37 rows" in page.text["scores"]
+    counts = rng.poisson(np.exp(0.5 * X[:, 0]))
+    x = X[:, :1].astype("float32")
+    prior = px.priors.Gaussian(1.0)
+    model = px.Model(px.networks.MLP(1, 1, (), key=0), prior, px.likelihoods.Poisson())
+    posterior = px.fit(model, (x, counts), px.ImportanceSampling(), steps=500, key=0)
+    assert (
+        "weighted draws are worth" in Page(report.render(posterior, x, counts)).text["diagnostics"]
+    )
+    both = np.stack([X[:, 0], X[:, 1]], 1)
+    model = px.Model(px.networks.MLP(1, 2, (), key=0), prior, px.likelihoods.Gaussian(0.5))
+    posterior = px.fit(model, (x, both), px.NUTS(warmup=50), steps=400, key=0)
+    page = Page(report.render(posterior, x, both))
+    assert "The chains agree on the predictions" in page.text["diagnostics"]
+    assert "There are 2 targets" in page.text[""]
+
+
+def test_columns_say_what_was_done():
+    frame = pd.DataFrame({
+        "when": pd.date_range("2024-01-01", periods=80), "what": ["a", None] * 40,
+        "flag": [True, False] * 40, "year": range(1950, 2030),
+    })  # fmt: skip
+    told = {"columns": [{"name": "what", "done": "one column for each of 1 category"}]}
+    rows = {row[0]: row for row in data._columns(frame, data._done(None, told)).rows}
+    assert rows["when"][1:] == ["date", "0", "80", "2024-01-01 to 2024-03-20", "–"]
+    assert rows["what"][1:4] == ["text", "40", "1"]
+    assert rows["what"][4:] == ["\u200e\u2068a\u2069 (100 %)", "one column for each of 1 category"]
+    assert rows["flag"][1] == "yes or no"
+    assert rows["year"][4] == "1950 to 2029"
+
+
+def test_words():
+    assert show(0.000012345) == "1.23e-5"
+    assert show(-1234567.0) == "−1,234,567"
+    assert fixed(float("inf"), 2) == "–"
+    assert cut("a\u0000b\u202ec\ud800d") == "abcd"
+    assert len(cut("🙂" * 500)) == 80
+
+
+def test_a_user_s_own_matplotlib_settings_change_nothing():
+    import matplotlib
+
+    plain = pictures.draw("p", "t", "c", lambda axes: axes.plot([0, 1], label="$x$"))
+    with matplotlib.rc_context({"font.size": 30, "svg.fonttype": "path", "axes.grid": True}):
+        again = pictures.draw("p", "t", "c", lambda axes: axes.plot([0, 1], label="$x$"))
+    assert plain == again
+    assert ">$x$</text>" in plain.svg
+
+
+def contrast(one: str, other: str) -> float:
+    """Of two colours, by WCAG 2."""
+
+    def light(colour: str) -> float:
+        parts = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+        parts = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+        return float(parts @ [0.2126, 0.7152, 0.0722])
+
+    low, high = sorted([light(one), light(other)])
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("theme", [0, 1, 2], ids=["light", "dark", "print"])
+def test_contrast_is_that_of_wcag_aa(theme):
+    css = (Path(build.__file__).parent / "style.css").read_text()
+    block = re.findall(r":root \{(.*?)\}", css, re.DOTALL)[theme]
+    colour = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", block))
+    for word in ("ink", "muted", "blue"):
+        for ground in ("paper", "ground"):
+            assert contrast(colour[word], colour[ground]) >= 4.5, (word, ground)
+    for level in ("good", "care", "bad"):
+        for word in (level, "ink", "blue"):
+            assert contrast(colour[word], colour[f"{level}-ground"]) >= 4.5, (word, level)
+        assert contrast(colour[level], colour["paper"]) >= 4.5  # the sign on its disc
+    assert contrast(colour["ink"], colour["blue-fill"]) >= 4.5  # the darkest cell of a matrix
+    for line in ("blue", "amber", "orange", "bad", "muted"):
+        assert contrast(colour[line], colour["paper"]) >= 3, line  # what is drawn
