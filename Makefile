@@ -44,7 +44,9 @@ wheel: install
 	.cache/wheel/bin/python -m pip install --quiet --constraint constraints.txt build/wheel/*.whl
 	.cache/wheel/bin/python -m pip install --quiet --no-deps --force-reinstall build/wheel/*.whl
 	cd build/wheel && ../../.cache/wheel/bin/python -W error -c \
-		"import posterax as px; assert 'site-packages' in px.__file__; print('wheel', px.__version__)"
+		"from posterax import *; import posterax as px; assert 'site-packages' in px.__file__; print('wheel', px.__version__)"
+	cd build/wheel && ../../.cache/wheel/bin/python -c \
+		"from importlib.resources import files as f; f('posterax.report').joinpath('style.css').read_text()"
 	cd build/wheel && ../../.cache/wheel/bin/posterax --version
 
 # the site, in the same environment with the extra `docs`; a warning fails it

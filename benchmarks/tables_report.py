@@ -2,7 +2,7 @@
 
 import json
 
-from benchmarks import tables, tables_study
+from benchmarks import tables, tables_priors, tables_study
 from benchmarks.report import RESULTS, ROOT, replace
 
 
@@ -13,6 +13,9 @@ def main() -> None:
         if path.exists():
             text = tables_study.markdown(json.loads(path.read_text())["results"])
             replace(page, f"study-{kind}", text)
+    priors = json.loads(tables_priors.RESULTS.read_text())["results"]
+    for kind, names in (("classifier", tables_priors.CLASSES), ("regressor", tables_priors.VALUES)):
+        replace(page, f"study-priors-{kind}", tables_priors.markdown(priors, names))
     replace(page, "tables", tables.markdown(json.loads(tables.RESULTS.read_text())["results"]))
 
 

@@ -105,7 +105,26 @@ class Classes:
         return np.log(np.take_along_axis(self.mean, y[:, None], -1)[:, 0])
 
 
-def subject_of(predictive, y, train_y, x, *, held_out=True, classes=(), unknown=0):
+class Counts:
+    """Predictions of counts by a Poisson distribution."""
+
+    kind = "counts"
+
+    def __init__(self, mean):
+        self.mean, self.law = mean, stats.poisson(mean)
+        self.std, self.epistemic, self.aleatoric = np.sqrt(mean), 0 * mean, mean
+
+    def quantile(self, levels):
+        return self.law.ppf(np.asarray(levels)[:, None])
+
+    def cdf(self, y):
+        return self.law.cdf(y)
+
+    def log_prob(self, y):
+        return self.law.logpmf(y)
+
+
+def subject_of(predictive, y, train_y, x, *, held_out=True, classes=(), unknown=0, counted="Row"):
     """A subject whose model is of no matter."""
     posterior = SimpleNamespace(
         record=None, history={}, model=SimpleNamespace(bayesian_size=1234)
@@ -114,11 +133,19 @@ def subject_of(predictive, y, train_y, x, *, held_out=True, classes=(), unknown=
         fitted=posterior, posterior=posterior, train_x=x, train_y=train_y, x=x, y=y,
         predictive=predictive, held_out=held_out, tested=len(y), unknown=unknown,
         classes=list(classes), target="<i>price</i> $1", numbers=[str(i) for i in range(len(y))],
-        inputs=x,
+        inputs=x, counted=counted,
     )  # fmt: skip
 
 
-def numbers(n=90, *, bias=0.0, narrow=1.0, held_out=True, seed=0):
+def counts(n, seed=0):
+    """Counts drawn from the very distributions that are predicted."""
+    rng = np.random.default_rng(seed)
+    mean = rng.uniform(0.3, 2, n)
+    y = rng.poisson(mean).astype(float)
+    return subject_of(Counts(mean), y, y, pd.DataFrame({"a": mean}))
+
+
+def numbers(n=90, *, bias=0.0, narrow=1.0, held_out=True, seed=0, counted="Row"):
     """Numbers predicted as well as can be; or with a bias, or intervals too narrow."""
     rng = np.random.default_rng(seed)
     x = pd.DataFrame(rng.normal(size=(n, 5)), columns=HOSTILE)
@@ -126,7 +153,7 @@ def numbers(n=90, *, bias=0.0, narrow=1.0, held_out=True, seed=0):
     aleatoric = rng.uniform(0.5, 1, n)
     y = mean + np.sqrt(epistemic**2 + aleatoric**2) * rng.normal(size=n)
     predictive = Gaussians(mean + bias, narrow * epistemic, narrow * aleatoric)
-    return subject_of(predictive, y, y, x, held_out=held_out)
+    return subject_of(predictive, y, y, x, held_out=held_out, counted=counted)
 
 
 def labels(n=90, *, power=1.0, seed=0, classes=(*HOSTILE[:2], HOSTILE[4])):

@@ -98,6 +98,10 @@ def test_rare_texts_share_a_column_and_unseen_ones_go_there():
         (["1 234", "5"], [1234, 5]),
         (["−3", "4e2"], [-3, 400]),
         (["1'000", "20"], [1000, 20]),
+        (["1\u00a0234", "12\u202f000"], [1234, 12000]),  # no-break spaces
+        (["€ 1.234", "€ 999"], [1234, 999]),  # money has no three decimals
+        (["1.250 kg", "0.500 kg"], [1.25, 0.5]),
+        (["10.1.2.3", "192.168.100.200"], None),  # addresses
         (["3 kg", "4 lb"], None),
         (["5 %", "0.05"], None),
         (["A1", "A2"], None),
@@ -135,7 +139,18 @@ def test_dates_in_text(cells, form):
 
 
 def test_a_date_that_could_be_read_both_ways_says_so():
-    assert "would fit too" in as_dates(pd.Series(["01/02/2024", "03/04/2024"])).said
+    for cells in (["01/02/2024", "03/04/2024"], ["01-02-2024", "03-04-2024"]):
+        assert "would fit too" in as_dates(pd.Series(cells)).said
+    assert "would fit too" not in as_dates(pd.Series(["13-02-2024", "03-04-2024"])).said
+    assert "may be thousands" in as_numbers(pd.Series(["1.234", "12.500"])).said
+
+
+def test_hours_of_times_with_a_zone_are_told_to_be_utc():
+    text = pd.Series(["2024-02-29T10:00:00+02:00", "2024-03-01T00:00:00+01:00"])
+    assert as_dates(text).said == "times in UTC"
+    assert as_dates(text.str[:19]).said == ""
+    columns = Columns.learn(pd.DataFrame({"a": pd.to_datetime(text, utc=True), "b": text}))
+    assert all("UTC" in column.done for column in columns.columns)
 
 
 def test_dates_outside_the_nanoseconds():
@@ -161,7 +176,7 @@ def test_nothing_to_learn_from_says_why():
 
 # -- with the estimators
 
-TINY = {"hidden_layer_sizes": 4, "members": 2, "steps": 20, "samples": 10, "random_state": 0}
+TINY = {"method": "maximum_a_posteriori", "hidden_layer_sizes": 4, "steps": 20, "random_state": 0}
 
 
 @pytest.fixture(scope="module")

@@ -48,7 +48,8 @@ def folder(hasty_module, tmp_path_factory):
     try:
         first = run("fit", "house.csv", "--target", "price", "--quick")
         assert first.exit_code == 0, first.output
-        second = run("fit", "house.csv", "-t", "town", "--quick", "-o", "town.px", "--json", "-q")
+        more = ["-m", "map", "--quick", "-o", "town.px", "--json", "-q"]  # the quickest
+        second = run("fit", "house.csv", "-t", "town", *more)
         assert second.exit_code == 0, second.output
     finally:
         os.chdir(before)
@@ -79,8 +80,11 @@ def test_card_has_the_facts(inside):
     assert card["data"]["sha256"] == digest
     assert card["held_out"] == {"rows": 12, "refit": True, "from": None}
     assert {"nll", "error", "brier", "calibration_error"} == set(card["scores"])
-    for value, low, high in card["scores"].values():
-        assert low <= value <= high
+    for name, (value, low, high) in card["scores"].items():
+        if name != "calibration_error":
+            assert low <= value <= high
+    assert card["scores"]["calibration_error"][1:] == [None, None]
+    assert 0 < card["chance"]["calibration_error"] < 1
     assert {"posterax", "jax", "numpy", "python", "scikit-learn"} <= set(card["versions"])
     stored = px.load("town.px").card_
     assert {key: card[key] for key in stored} == stored
@@ -100,6 +104,7 @@ def test_predictions_are_the_models_own(inside):
     both = table["epistemic_std"] ** 2 + table["aleatoric_std"] ** 2
     np.testing.assert_allclose(both, table["std"] ** 2, rtol=1e-5)
     np.testing.assert_allclose(table["low"], predictive.interval(0.9)[0], rtol=1e-5)
+    assert table["price"].tolist() == frame["price"].tolist()  # not rounded
     # a formula is text with a quote in front
     assert set(table["town"]) == {"Bern", "'=Lyon"}
 
@@ -154,6 +159,10 @@ def test_out_is_whole_and_safe(inside, tmp_path):
         (["fit", "house.csv", "-t", "price", "--ignore", "size,town"], 1, "no column is left"),
         (["fit", "house.csv", "-t", "price", "--weight", "town"], 1, "numbers of 0 or more"),
         (["fit", "house.csv", "-t", "price", "--test-fraction", "2"], 2, "between 0 and 1"),
+        (["fit", "none.csv", "-t", "price", "--seed", str(2**32)], 2, "--seed must lie"),
+        (["fit", "none.csv", "-t", "price", "--epochs", "nan"], 2, "--epochs must be"),
+        (["compare", "none.csv", "-t", "price", "--seed", str(2**32)], 2, "--seed must lie"),
+        (["fit", "house.csv", "-t", "price", "--test", "house.csv"], 2, "to learn from"),
         (["fit", "house.csv", "-t", "price", "-o", "no/where.px"], 1, "there is no directory no"),
         (["fit", "house.px", "-t", "price"], 1, "binary"),
         (["predict", "house.csv", "house.csv"], 1, "not a posterax file"),
@@ -189,7 +198,7 @@ def test_what_is_new_in_the_data_is_counted(inside, tmp_path):
     result = run("predict", "house.px", tmp_path / "new.csv", "-o", tmp_path / "p.csv")
     assert result.stdout == ""
     assert "column 'town': 3 cells hold a text that was rare or not there" in result.stderr
-    assert "column 'size': 1 cells are missing" in result.stderr
+    assert "column 'size': 1 cell is missing" in result.stderr
     assert "does not use 'more'" in result.stderr
 
 
@@ -253,7 +262,45 @@ def test_scores_by_hand(inside):
     assert found["coverage"][0] == summary["coverage"]
 
 
-def test_report_is_asked_for_the_model_that_has_not_seen_the_rows(inside, tmp_path, monkeypatch):
+@pytest.fixture
+def no_fit(inside, monkeypatch):
+    """What is written around a fit, without one."""
+    monkeypatch.setattr(fitting, "_learned", lambda *_: px.load("house.px"))
+
+
+def test_rows_of_another_file_and_weights(no_fit, tmp_path):
+    train, other = house().assign(w=1.0), house(1, 5).assign(w=[0, 1, 2, 0, 3])
+    train.loc[:9, "w"] = 7
+    train.to_csv("weighted.csv", index=False)
+    other.to_csv(tmp_path / "other.csv", index=False)
+    card = fit_table(
+        "weighted.csv", " Price", weight="W", test=tmp_path / "other.csv", out=tmp_path / "w.px",
+        tell=lambda line: None,
+    ).card  # fmt: skip
+    os.unlink("weighted.csv")
+    assert card["held_out"] == {"rows": 5, "refit": False, "from": "other.csv"}
+    assert (card["target"], card["settings"]["weight"]) == ("price", "w")
+    assert card["data"]["decimal"] == "."
+    mean = np.average(train["price"], weights=train["w"])
+    rmse = np.sqrt(np.average((other["price"] - mean) ** 2, weights=other["w"]))
+    assert card["baseline"]["rmse"] == pytest.approx(rmse)
+    # scores of --data count the same way
+    said = run("explain", tmp_path / "w.px", "--data", tmp_path / "other.csv", "--json")
+    assert json.loads(said.stdout)["scores"]["rmse"][0] == pytest.approx(card["scores"]["rmse"][0])
+
+
+def test_few_rows_of_one_class_are_scored_as_predict_reads_them(inside, tmp_path):
+    frame = house(1, 30)
+    alike = frame[frame["town"] == "Bern"].head(4)
+    alike.to_csv(tmp_path / "few.csv", index=False, sep=";", decimal=",")
+    said = run("explain", "town.px", "--data", tmp_path / "few.csv", "--json")
+    assert said.exit_code == 0, said.output
+    share = px.load("town.px").predict_proba(alike)[:, 1]  # =Lyon, then Bern
+    nll = json.loads(said.stdout)["scores"]["nll"][0]
+    assert nll == pytest.approx(-np.log(share).mean(), rel=1e-4)
+
+
+def test_report_is_asked_for_the_model_that_has_not_seen_the_rows(no_fit, tmp_path, monkeypatch):
     import posterax.report
 
     asked = {}
@@ -311,4 +358,4 @@ def test_every_method_by_name(method, inside, tmp_path):
 def test_names_of_methods():
     assert method_arguments("BBB") == {"method": "bayes_by_backprop"}
     assert isinstance(method_arguments("laplace")["method"], px.Laplace)
-    assert "prior" in method_arguments("map", task="classification")
+    assert method_arguments("map", task="classification") == {"method": "maximum_a_posteriori"}

@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 import posterax as px
 from posterax import cli
-from posterax.commands import checks, facts, folds
+from posterax._course import rest
+from posterax.commands import checks, folds
 
 pytestmark = pytest.mark.usefixtures("hasty_module")
 
@@ -155,6 +156,13 @@ class TestCompare:
         done = invoke("compare", data, "-t", "price", "--methods", "ivon", "--out", data)
         assert done.exit_code == 1
         assert (place / "house.csv").read_bytes() == before
+        mine = place / "mine.csv"
+        mine.write_text("payment_method,amount\n")
+        words = ["compare", data, "-t", "price", "--methods", "ivon", "--out", mine]
+        assert "--force writes over it" in invoke(*words).stderr
+        assert invoke(*words, "--force").exit_code == 0
+        assert mine.read_text().startswith("method,")
+        assert invoke(*words).exit_code == 0  # over its own
 
     def test_classes_have_the_same_shares_in_all_folds(self):
         frame, y = table(30), np.array(["a"] * 20 + ["b"] * 10)
@@ -276,12 +284,12 @@ class TestExplain:
     def test_course_of_a_training(self):
         random = np.random.default_rng(0)
         flat = 1 + 0.5 * random.normal(size=1000)
-        assert facts.course(flat) == "settled"
-        assert facts.course(np.linspace(3, 1, 1000)).startswith("still falling, by 0.2")
-        assert facts.course(np.linspace(1, 3, 1000)).startswith("still rising")
-        assert facts.course(np.ones(9)) == "too short to tell"
+        assert rest(flat).words == "level at its end"
+        assert rest(np.linspace(3, 1, 1000)).words.startswith("still falling, by 0.2")
+        assert rest(np.linspace(1, 3, 1000)).words.startswith("still rising")
+        assert rest(np.ones(9)).words == "too short to tell"
         flat[700] = np.nan
-        assert facts.course(flat) == "not finite from step 701"
+        assert rest(flat).words == "not finite from step 701"
 
 
 def _leaves(posterior):
@@ -341,7 +349,8 @@ class TestPrune:
         done = invoke("prune", place / "point.px", "--out", tmp_path / "small.px")
         assert done.exit_code == 1
         assert done.stderr.count("\n") == 1
-        assert "IVON" in done.stderr
+        assert "--method ivon, or prune --by-magnitude" in done.stderr
+        assert "px." not in done.stderr
         assert not list(tmp_path.iterdir())
         out = tmp_path / "small.px"
         done = invoke("prune", place / "point.px", "--out", out, "--by-magnitude")

@@ -1,5 +1,6 @@
 """Files of the first format, kept as they were written: every later version reads them."""
 
+import dataclasses
 import json
 import stat
 from datetime import UTC, datetime, timedelta
@@ -15,11 +16,7 @@ from tests.data import make_format1 as format1
 pytestmark = pytest.mark.usefixtures("hasty_module")
 
 EXPECTED = np.load(format1.HERE / "expected.npz")
-AGENTS = ("Thompson", "LinearThompson", "refitted")
-
-
-def load(path):
-    return px.bandits.load(path) if path.stem in AGENTS else px.load(path)
+load = format1.load
 
 
 def test_there_is_one_of_every_kind():
@@ -31,7 +28,7 @@ def test_there_is_one_of_every_kind():
     assert header_of("per_weight")["model"]["prior"]["name"] == "PerWeight"
     for name in names:  # as they were, before files said what wrote them
         assert header_of(name)["format"] == 1
-        assert "written" not in header_of(name)
+        assert ("written" in header_of(name)) == (name == "columns")
 
 
 def header_of(name):
@@ -50,6 +47,24 @@ def test_loads_and_is_written_again_as_it_was(name, tmp_path):
         np.testing.assert_array_equal(array, before[key])
     for part in ("posterior", "family", "targets", "model", "method", "settings", "evidence"):
         assert header.get(part) == said.get(part)
+    if "estimator" in said:
+        assert header["estimator"]["fitted"] == said["estimator"]["fitted"]
+        assert header["estimator"].get("card") == said["estimator"].get("card")
+
+
+def test_a_policy_of_before_is_recognised():
+    """Its file has no ``random_first``, which is 0 where nobody set it."""
+    small = {"hidden": (3,), "buffer": 8, "batch_size": 4, "updates": 2}
+    given = {"Thompson": lambda **more: px.bandits.Thompson(**small, **more)}
+    given["own"] = lambda **more: dataclasses.replace(format1.own_policy(), **more)
+    for name, policy in given.items():
+        path = format1.HERE / f"{name}.px"
+        if name == "Thompson":
+            assert "random_first" not in header_of(name)["agent"]["policy"]["with"]
+        px.bandits.load(path, policy=policy())
+        for other in ({"random_first": 3}, {"samples": 5}):
+            with pytest.raises(px.CheckpointError, match="other settings"):
+                px.bandits.load(path, policy=policy(**other))
 
 
 # a compiled program for each: a few stand for all, which make test-all runs

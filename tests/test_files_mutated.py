@@ -24,7 +24,7 @@ from safetensors.numpy import save
 import posterax as px
 from posterax import checkpoint, files
 from posterax.bandits import saved as agents
-from tests.data.make_format1 import HERE
+from tests.data.make_format1 import HERE, TABLE, X
 
 pytestmark = pytest.mark.usefixtures("hasty_module")
 
@@ -34,9 +34,10 @@ PLAIN = (
     "DropoutPosterior", "Enumerated", "Factorized", "frozen",
 )  # fmt: skip
 AGENTS = ("LinearThompson", "Thompson")
-NAMES = (*PLAIN, "BayesianRegressor", "BayesianClassifier", "LinearThompson")
+NAMES = (*PLAIN, "BayesianRegressor", "BayesianClassifier", "columns", "LinearThompson")
 COMPARED = (
     "posterior", "family", "targets", "dtype", "model", "method", "history", "settings", "evidence",
+    "estimator",
 )  # fmt: skip
 
 STRANGE = [
@@ -46,9 +47,7 @@ STRANGE = [
     ["a"], [None], {"name": "os.system", "arguments": {}}, {"__class__": "os.system"},
     {"value": 1}, {"array": "mu"}, {"parameters": "rho"}, {"dict": {}},
 ]  # fmt: skip
-for _ in range(80):
-    STRANGE[0] = [STRANGE[0]]  # nested as deep as a header may be, and a little more
-STRANGE.append(None)
+STRANGE.append(json.loads("[" * 80 + "]" * 80))  # as deep as a header may be, where it is put
 
 
 class Canary:
@@ -145,6 +144,8 @@ def json_edited(arrays, header, rng):
     header = json.loads(json.dumps(header))
     # into the tree, to a place that every depth has a chance to be
     node = header
+    if "estimator" in header and rng.random() < 0.6:  # one entry among many
+        node = header["estimator"] if rng.random() < 0.4 else header["estimator"]["fitted"]
     while True:
         keys = list(node) if isinstance(node, dict) else range(len(node))
         key = keys[rng.integers(len(keys))]
@@ -346,6 +347,19 @@ def first_draw(posterior):
     return jax.tree.map(lambda a: a[0], ids)
 
 
+def answers(loaded):
+    """What loads can be asked, and says something for each row."""
+    if isinstance(loaded, px.bandits.Agent):
+        assert loaded.choose(X[0]) in range(loaded.actions)
+    elif isinstance(loaded, px.Posterior):
+        assert len(loaded.predict(X[:3], samples=2, key=0).mean) == 3
+    else:
+        table = X if loaded.columns is None else TABLE
+        assert len(loaded.predictive(table[:3], samples=2).mean) == 3
+        found = loaded.set_params(samples=2).predict(table[:3])  # a setting may be any number
+        assert found.shape == (3, *getattr(loaded, "_target_shape", ()))
+
+
 def check_edit(content, path, written):
     loaded = attempt(path, content)
     if loaded is None:
@@ -357,6 +371,7 @@ def check_edit(content, path, written):
         like = posterior.model.parameters
         assert [a.shape for a in jax.tree.leaves(draw)] == [a.shape for a in jax.tree.leaves(like)]
     loaded.save("nowhere")
+    answers(loaded)
     # of an agent by name it is not read, and depends on how its settings were given
     written["header"].get("agent", {}).pop("fingerprint", None)
     for name, array in written["arrays"].items():
@@ -420,3 +435,37 @@ def test_the_canary_sings(tmp_path):
     """Where a pickle is read the test above would see it."""
     pickle.loads(pickle.dumps(Canary(tmp_path / "canary")))
     assert (tmp_path / "canary").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value"),
+    [
+        ("BayesianClassifier", "labels", "<U99999999"),
+        ("BayesianClassifier", "labels", "bool"),
+        ("BayesianClassifier", "classes_", ["a", "a", "b"]),
+        ("BayesianClassifier", "classes_", ["c", "b", "a"]),
+        ("BayesianClassifier", "classes_", ["a", "b"]),
+        ("BayesianRegressor", "n_features_in_", 7),
+        ("BayesianRegressor", "seeds", [2**70] * 3),
+        ("BayesianRegressor", "updates_", -5),
+        ("BayesianRegressor", "target_shape", [-1]),
+        ("BayesianRegressor", "x_scale", np.zeros(2)),
+        ("BayesianRegressor", "y_scale", np.full(1, np.nan)),
+        ("BayesianRegressor", "spread", np.zeros(0)),
+        ("columns", "n_features_in_", 4),
+        ("columns", "feature_names_in_", ["a", "b"]),
+    ],
+)
+def test_an_estimators_parts_fit_one_another(name, place, value, tmp_path):
+    arrays, header = checkpoint.read(HERE / f"{name}.px")
+    if isinstance(value, np.ndarray):
+        arrays[f"estimator/{place}"] = value
+    else:
+        header["estimator"]["fitted"][place] = value
+    assert attempt(tmp_path / "a file.px", signed(arrays, json.dumps(header))) is None
+
+
+def test_evidence_of_one_is_evidence(tmp_path):
+    arrays, header = checkpoint.read(HERE / "MeanFieldGaussian.px")
+    content = signed(arrays, json.dumps(header | {"evidence": [1.0, 0.0, "bound"]}))
+    assert attempt(tmp_path / "a file.px", content).evidence[0] == 1.0

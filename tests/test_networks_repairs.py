@@ -115,14 +115,14 @@ class TestOtherModels:
         from posterax import files
 
         model = model_of(where=LAST, rest="frozen")
-        describe = files._describe_model
+        describe = files.describe_model
 
         def older(model, arrays):
             header = describe(model, arrays)
             del header["bayesian"], header["content"]
             return header | {"fingerprint": model.network.fingerprint(widths=True)}
 
-        monkeypatch.setattr(files, "_describe_model", older)
+        monkeypatch.setattr(files, "describe_model", older)
         path = saved(posterior_of(model), tmp_path)
         px.load(path)
         px.load(path, model=model)

@@ -74,10 +74,40 @@ def test_walk_with_a_few_steps(tmp_path, monkeypatch):
     assert "price" in printed[2]
 
 
+def scores_in(text: str) -> dict[str, list[float]]:
+    """Value and interval of each score of a table that ``fit`` prints, or the README quotes."""
+    from posterax.commands.fit import SCORES
+
+    names = "|".join(SCORES.values())
+    rows = re.findall(rf"^({names}) +(\S+) +(?:(\S+) … (\S+)|by chance ≤ (\S+))", text, re.M)
+    return {row[0]: [float(cell.rstrip("%")) for cell in row[1:] if cell] for row in rows}
+
+
+def compare(printed: str, predictions: pd.DataFrame) -> None:
+    """What the README quotes, within what another machine's rounding makes of it."""
+    quoted, found = scores_in(README), scores_in(printed)
+    assert list(quoted) == list(found)
+    for name, (value, *ends) in found.items():
+        if len(ends) == 2:
+            low, high = quoted[name][1:]
+            assert low <= value <= high, name
+            assert ends == pytest.approx([low, high], rel=0.25), name
+        else:
+            assert value <= 2 * ends[0], name
+            assert ends == pytest.approx(quoted[name][1:], rel=1e-3)
+    table = re.search(r"^mean +std +epistemic_std.*?\n(.*?)^```", README, re.M | re.S)[1]
+    rows = np.array([[float(cell) for cell in row.split()[:6]] for row in table.splitlines()])
+    assert len(rows) == len(predictions)
+    mean, std = rows[:, 0], rows[:, 1]
+    assert (np.abs(predictions["mean"] - mean) < std).all()
+    assert (np.abs(np.log2(predictions["std"] / std)) < 1).all()
+
+
 @pytest.mark.slow
 def test_walk_word_for_word(tmp_path, monkeypatch):
-    walk(tmp_path, monkeypatch)
+    printed = walk(tmp_path, monkeypatch)
     predictions = check(tmp_path)
+    compare(printed[0], predictions)
     report = (tmp_path / "houses.html").read_text()
     assert report.lstrip().lower().startswith("<!doctype html>")
     assert "price" in report
@@ -97,6 +127,7 @@ def test_data_are_made_by_the_script(tmp_path, monkeypatch):
 def test_table_of_scores_names_what_fit_prints():
     from posterax.commands.fit import SCORES
 
-    quoted = re.findall(r"^(NLL|RMSE|inside the 90 % interval) ", README, re.M)
+    quoted = scores_in(README)
+    assert len(quoted) == 6
     assert set(quoted) <= set(SCORES.values())
-    assert len(quoted) == 3
+    assert quoted["RMSE"][1] < quoted["RMSE"][0] < quoted["RMSE"][2]

@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 
 import posterax as px
-from posterax import report
+from posterax import _chance, report
 from posterax.report import build, checks, classes, data, pictures, regression, scores, write_report
+from posterax.report import rows as rows_of
 from posterax.report.page import Picture, Section
 from posterax.report.subject import make_subject
 from posterax.report.words import cut, fixed, show
@@ -30,17 +31,20 @@ def fitted():
     X = pd.DataFrame(rng.normal(size=(120, 5)), columns=HOSTILE)
     y = pd.Series(3 * X.iloc[:, 0] + rng.normal(size=120) / 3, name="<i>price</i> $1")
     model = px.BayesianRegressor(
-        members=1, steps=150, hidden_layer_sizes=8, samples=16, random_state=0
+        members=1, steps=150, hidden_layer_sizes=4, samples=8, random_state=0
     )
     model.fit(X[:80], y[:80])
     return model, X[:80], y[:80], (X[80:], y[80:])
 
 
 @pytest.fixture(scope="module")
-def pages(fitted):
+def pages(fitted, tmp_path_factory):
     model, X, y, held_out = fitted
+    path = tmp_path_factory.mktemp("report") / "new" / "r.html"
+    assert write_report(path, model, X, y, held_out=held_out, title=HOSTILE[0]) == path
+    assert [p.name for p in path.parent.iterdir()] == ["r.html"]
     return {
-        "fitted": report.render(model, X, y, held_out=held_out, title=HOSTILE[0]),
+        "fitted": path.read_text(encoding="utf-8"),
         "numbers": made.page(made.numbers()),
         "labels": made.page(made.labels()),
     }
@@ -89,12 +93,8 @@ def test_foreign_text_stays_text(pages, name):
     assert "x" * 200 not in words
 
 
-def test_the_same_arguments_give_the_same_bytes(pages, fitted, tmp_path):
-    model, X, y, held_out = fitted
-    path = tmp_path / "new" / "r.html"
-    assert write_report(path, model, X, y, held_out=held_out, title=HOSTILE[0]) == path
-    assert path.read_bytes() == pages["fitted"].encode()
-    assert [p.name for p in path.parent.iterdir()] == ["r.html"]
+def test_the_same_arguments_give_the_same_bytes(pages):
+    assert made.page(made.numbers()) == pages["numbers"]
 
 
 def test_pictures_are_for_eyes_and_ears_in_both_themes(pages):
@@ -116,8 +116,8 @@ def test_scores_are_those_of_numpy(pages, fitted):
     rmse = np.sqrt(np.mean((true - mean) ** 2))
     plain = np.sqrt(np.mean((true - y.mean()) ** 2))
     nll = -model.predictive(X).log_prob(true).mean()
-    assert rows["RMSE"]["Value"] == f"{rmse:.3f}"
-    assert rows["RMSE"]["Baseline"] == f"{plain:.3f}"
+    assert rows["RMSE"]["Value"] == f"{rmse:.2f}"
+    assert rows["RMSE"]["Baseline"] == f"{plain:.2f}"
     assert (
         rows["Coverage of 90 %"]["Value"]
         == f"{100 * np.mean((low <= true) & (true <= high)):.1f} %"
@@ -144,6 +144,13 @@ def test_scores_of_classes_are_those_of_scikit_learn(pages):
     assert rows["Accuracy"]["Baseline"] == f"{100 * np.mean(true == common):.1f} %"
     cells = [list(r.values())[1:-1] for r in Page(pages["labels"]).table("uncertainty", "Found")]
     assert np.array_equal(np.array(cells, int), confusion_matrix(true, p.argmax(-1)))
+
+
+def test_the_head_says_how_the_kl_was_weighed(pages):
+    assert (
+        "by Bayes by Backprop with its KL weighed by 0.7, predicts"
+        in Page(pages["fitted"]).text[""]
+    )
 
 
 def test_the_least_certain_rows_come_first(pages, fitted):
@@ -178,9 +185,9 @@ def findings(*sections):
 
 
 def judged(subject):
-    return findings(
-        scores.section(subject, scores.measure(subject, None)), regression.calibration(subject)
-    )
+    measured = scores.measure(subject, None)
+    middle = classes if subject.classifies else regression
+    return findings(scores.section(subject, measured), middle.calibration(subject, measured))
 
 
 @pytest.mark.usefixtures("no_pictures")
@@ -209,6 +216,14 @@ def test_verdicts_of_classes():
         return findings(classes.calibration(subject, scores.measure(subject, None)))[0]
 
     assert found().level == "good"
+    # off both ways: no direction is named
+    p = np.tile([0.75, 0.25], (400, 1))
+    p[200:] = [0.55, 0.45]
+    y = np.r_[np.arange(200) % 20 >= 11, np.arange(200) % 20 >= 15].astype(int)
+    x = pd.DataFrame({"a": np.zeros(400)})
+    subject = made.subject_of(made.Classes(p), y, y, x, classes=["a", "b"])
+    both = findings(classes.calibration(subject, scores.measure(subject, None)))[0]
+    assert "of some rows and not" in both.text
     sure = found(power=4.0)
     assert "too sure" in sure.text
     assert sure.level in ("care", "bad")
@@ -223,17 +238,93 @@ def test_the_verdict_is_in_words_not_in_colour_alone(pages):
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_training_that_has_not_settled():
-    subject = made.numbers(30)
-    for course, level, words in (
-        (np.linspace(3, 1, 1000), "care", "still improving"),
-        (1 + np.exp(-np.arange(1000) / 50), "good", "has settled"),
-        (np.r_[np.ones(500), np.full(500, np.nan)], "bad", "not finite from step 501"),
+def test_few_rows_are_never_good():
+    for subject in (made.numbers(3), made.numbers(29), made.labels(4), made.labels(28)):
+        found = judged(subject)
+        assert build.worst(found) == "care"
+        assert "Too few rows to tell" in found[0].text
+    # 50 of 60: chance leaves 72 to 91 %, which excludes neither 90 % nor a serious miss
+    subject = made.numbers(60)
+    subject.__dict__["inside"] = np.arange(60) < 50
+    (found,) = findings(regression.calibration(subject, scores.measure(subject, None)))
+    assert found.level == "care"
+    assert "agrees with 90 % as far as 60 rows can tell (72.0 % to 90.7 %)" in found.text
+    assert "same for all rows" not in regression._rank_words(np.arange(1.0, 9), np.ones(8))
+
+
+def test_chance_by_simulation(rng):
+    from scipy import stats
+
+    for hits, n in ((0, 7), (7, 7), (50, 60), (900, 1000)):
+        ends = stats.binomtest(hits, n).proportion_ci(0.95, "wilson")
+        assert _chance.wilson(hits / n, n) == pytest.approx((ends.low, ends.high), abs=1e-6)
+    levels = np.arange(1, 100) / 100
+    share = (rng.random((2000, 40, 1)) < levels).mean(1)
+    above = np.sqrt(np.mean((share - levels) ** 2, -1)) > _chance.of_quantiles(40)
+    assert above.mean() == pytest.approx(0.05, abs=0.015)
+    p = rng.dirichlet([1, 1, 1], 120)
+    drawn = [(rng.random((120, 1)) < p.cumsum(-1)).argmax(-1) for _ in range(400)]
+    errors = [px.metrics.expected_calibration_error(p, y) for y in drawn]
+    assert _chance.of_classes(p) == pytest.approx(np.quantile(errors, 0.95), rel=0.08)
+    many = np.tile(p, (30, 1))  # beyond what is drawn one by one
+    assert _chance.of_classes(many) == pytest.approx(_chance.of_classes(p) / 30**0.5, rel=0.1)
+
+
+def test_a_calibration_error_has_its_chance_and_no_interval(pages):
+    for name in ("numbers", "labels"):
+        row = Page(pages[name]).table("scores", "Score")[-1]
+        assert row["Score"] == "Calibration error"
+        assert re.fullmatch(r"by chance up to 0\.\d{3}", row["95 % interval"])
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_counts_are_held_to_what_whole_numbers_promise():
+    subject = made.counts(600)
+    measured = scores.measure(subject, None)
+    (found,) = findings(regression.calibration(subject, measured))
+    assert subject.promised > 0.93  # a step of the distribution is wide
+    assert found.level == "good"
+    assert f"agrees with {100 * subject.promised:.1f} %" in found.text
+    assert measured["Calibration error"].value < measured["Calibration error"].chance
+    words = scores.section(subject, measured).blocks[0].text
+    assert "a Poisson distribution with the mean" in words
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_training_that_has_not_come_to_rest():
+    subject, step = made.numbers(30), np.arange(1000)
+    level = 1 + np.exp(-step / 50)
+    staircase = np.repeat(np.linspace(40, 10, 63), 16)[:1000]
+    for course, kl, levels, words in (
+        (np.linspace(3, 1, 1000), None, ["care"], "still falling, by 0.2 over the last tenth"),
+        (level, None, ["good"], "level at its end"),
+        (level, None, ["good"], "no proof of convergence"),
+        (level, staircase, ["care"], "still falling"),
+        # as a rate that falls to zero makes it: level at the end, far from it in the middle
+        (level, 20 - np.sin(step / 1000 * np.pi / 2) * 3, ["care"], "over the second half"),
+        (1 + np.linspace(0, 6, 1000), None, ["bad"], "still rising"),
+        (level[:60], None, ["care"], "60 steps are too few"),
+        (np.r_[np.ones(500), np.full(500, np.nan)], None, ["bad"], "not finite from step 501"),
     ):
         part = Section("diagnostics", "")
-        checks._training(subject, part, checks.Course(course, None))
-        assert [finding.level for finding in part.findings] == [level]
+        checks._training(subject, part, checks.Course(course, kl, (0.7, 0.1)))
+        assert [finding.level for finding in part.findings] == levels
         assert words in part.blocks[0].text
+    caption = checks._caption(subject, checks.Course(level, staircase, (0.7, 0.1)))
+    assert "NLL + T · KL, with T from 0.1 to 0.7 for its members" in caption
+    assert "anew every 16 steps" in caption
+
+
+def test_rows_are_counted_as_the_user_does():
+    from posterax.commands.fitting import _numbered, _only
+    from posterax.commands.reading import split_target
+
+    frame = pd.DataFrame({"a": range(20), "y": [None, *range(19)]})
+    parts = _only(_numbered(split_target(frame, "y"), frame, "y", "t.csv"), np.array([0, 18]))
+    assert parts.X.index.tolist() == [3, 21]  # the head is line 1, and the first row lacks its y
+    assert parts.X["a"].tolist() == [1, 19]
+    table = rows_of._table(made.numbers(30, counted="Line of the file"), np.arange(2), "")
+    assert table.heads[0] == "Line of the file"
 
 
 def test_given_scores_and_what_is_not_finite():
@@ -331,6 +422,11 @@ def test_columns_say_what_was_done():
     assert rows["what"][4:] == ["\u200e\u2068a\u2069 (100 %)", "one column for each of 1 category"]
     assert rows["flag"][1] == "yes or no"
     assert rows["year"][4] == "1950 to 2029"
+    text = pd.DataFrame({"day": ["2024-03-01", "2023-12-24", None]})
+    told = {"columns": [{"name": "day", "kind": "date", "done": "days"}]}
+    (row,) = data._columns(text, data._done(None, told)).rows
+    assert row[1] == "date"
+    assert row[4] == "2023-12-24 to 2024-03-01"
 
 
 def test_words():

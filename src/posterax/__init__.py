@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         bandits,
         callbacks,
         data,
+        files,
         information,
         likelihoods,
         metrics,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         priors,
         pruning,
         recalibrate,
+        report,
         selection,
     )
     from .checkpoint import CheckpointError
@@ -116,6 +118,7 @@ __all__ = [
     "compare",
     "data",
     "decide",
+    "files",
     "fit",
     "information",
     "likelihoods",
@@ -128,6 +131,7 @@ __all__ = [
     "prune",
     "pruning",
     "recalibrate",
+    "report",
     "selection",
 ]
 
@@ -156,15 +160,19 @@ _PLACES = {
 _PLACE = {name: module for module, names in _PLACES.items() for name in names}
 
 
-def __getattr__(name: str) -> Any:
+def _find(name: str) -> Any:
     if name in _PLACE:
         value = getattr(import_module(f".{_PLACE[name]}", __name__), name)
-    elif not name.startswith("__") and find_spec(f"{__name__}.{name}") is not None:
+    elif name.isidentifier() and name[:2] != "__" and find_spec(f"{__name__}.{name}") is not None:
         value = import_module(f".{name}", __name__)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value
     return value
+
+
+if not TYPE_CHECKING:  # a type checker would take any name for one of ours
+    __getattr__ = _find
 
 
 def __dir__() -> list[str]:
@@ -174,6 +182,9 @@ def __dir__() -> list[str]:
 class _Package(ModuleType):
     """``fit`` is a function, and the module it is in has the same name: the function wins."""
 
+    def __reduce__(self) -> Any:  # joblib's pickle knows modules by their exact type
+        return import_module, (self.__name__,)
+
     @property
     def fit(self) -> Any:
         return vars(self).get("_other_fit") or import_module(".fit", __name__).fit
@@ -182,6 +193,10 @@ class _Package(ModuleType):
     def fit(self, value: Any) -> None:
         if not isinstance(value, ModuleType):  # which is what importing the module sets
             vars(self)["_other_fit"] = value
+
+    @fit.deleter
+    def fit(self) -> None:  # whoever put another there takes it away again
+        vars(self).pop("_other_fit", None)
 
 
 sys.modules[__name__].__class__ = _Package

@@ -1,5 +1,16 @@
-"""``python -m posterax``: the command line."""
+"""``python -m posterax``: the command line, quiet also where Ctrl-C comes before it is there."""
 
-from .cli import app
+import sys
 
-app(prog_name="posterax")
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        from .cli import app
+    except KeyboardInterrupt:
+        sys.exit(130)
+    app(prog_name="posterax")
+
+
+if __name__ == "__main__":
+    main()

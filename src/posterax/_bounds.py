@@ -12,15 +12,16 @@ from typing import Any
 import jax
 import numpy as np
 
-from ._tree import path_name, same_structure
+from ._tree import named_leaves, path_name, same_structure
 from .checkpoint import CheckpointError, shortened
 from .posteriors import Enumerated, Posterior
 from .predictive import Targets
-from .priors import is_prior
+from .priors import Grid, is_prior
 
 UNSTORED = 2**24  # numbers that may be made for a file that does not hold them: 64 MiB of float32
 PER_BYTE = 8 * 1032  # weights that one byte of a mask can speak of: bits, deflated at the most
 LAYERS = 1000  # each is built in Python, so that too many take for ever
+FEW_LAYERS = 64  # these take no time, whatever the file holds
 
 
 def field(node: Any, name: str, *kinds: Any, path: Path) -> Any:
@@ -83,31 +84,49 @@ def target_shapes(header: dict[str, Any], path: Path) -> Targets:
     return Targets(given, inner)
 
 
-def check_config(config: Any, path: Path) -> dict[str, Any]:
-    """A network's arguments: few layers, so that even their shapes are found in no time."""
+def check_config(config: Any, most: int, path: Path) -> dict[str, Any]:
+    """A network's arguments: few layers, so that even their shapes are found in no time.
+
+    ``most`` is how many the file can hold: a layer has weights, and so arrays or numbers there.
+    """
     if not isinstance(config, dict):
         raise CheckpointError(f"{path}: a network's settings must be a dict")
+    most = min(LAYERS, max(FEW_LAYERS, most))
     for name, value in config.items():
         count = len(value) if isinstance(value, list | str) else value if name == "layers" else 0
-        if isinstance(count, int) and count > LAYERS:
-            raise CheckpointError(f"{path}: {count:,} {name} are more than a file may ask for")
+        if isinstance(count, int) and count > most:
+            raise CheckpointError(
+                f"{path}: {count:,} {name} are more than the file can hold, {most:,}"
+            )
     return config
 
 
 def check_size(what: str, tree: Any, arrays: dict[str, np.ndarray], path: Path) -> None:
     """Refuse to make far more numbers than the file holds; ``tree`` is of arrays or shapes."""
     asked = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(tree) if hasattr(leaf, "shape"))
-    check_count(what, asked, arrays, path)
+    # of weights that were pruned the file holds a mask
+    masks = [arrays[f"mask/{n}"] for n in named_leaves(_weights(tree)) if f"mask/{n}" in arrays]
+    check_count(what, asked, arrays, path, masked=PER_BYTE * sum(mask.nbytes for mask in masks))
 
 
-def check_count(what: str, asked: int, arrays: dict[str, np.ndarray], path: Path) -> None:
-    """Refuse to make far more numbers than the file holds."""
-    masks = sum(a.nbytes for name, a in arrays.items() if name.startswith("mask/"))
-    held = sum(array.size for array in arrays.values())
-    if asked > UNSTORED + held + PER_BYTE * masks:
+def _weights(tree: Any) -> Any:
+    return getattr(tree, "params", ())
+
+
+def check_count(
+    what: str, asked: int, arrays: dict[str, np.ndarray], path: Path, masked: int = 0
+) -> None:
+    """Refuse to make far more numbers than the file holds; ``masked`` may be zeros of masks."""
+    held = numbers_held(arrays)
+    if asked > UNSTORED + held + masked:
         raise CheckpointError(
             f"{path}: {what} would be {asked:,} numbers, and the file holds {held:,}"
         )
+
+
+def numbers_held(arrays: dict[str, np.ndarray]) -> int:
+    """How many numbers a file holds."""
+    return sum(array.size for array in arrays.values())
 
 
 def check_posterior(posterior: Posterior, path: Path) -> None:
@@ -118,6 +137,7 @@ def check_posterior(posterior: Posterior, path: Path) -> None:
             raise CheckpointError(f"{path}: {one.name} must be true or false, got {value!r}")
     if isinstance(posterior, Enumerated):
         _check_states(posterior, path)
+    _check_priors(posterior.model, path)
 
     def draw(key: jax.Array) -> Any:
         ids = posterior.particles(key, 1).ids
@@ -138,6 +158,36 @@ def check_posterior(posterior: Posterior, path: Path) -> None:
             )
 
 
+def _check_priors(model: Any, path: Path) -> None:
+    """A prior's numbers are one for all weights of an array, or one for each."""
+    priors = jax.tree.leaves(model.priors, is_leaf=is_prior)
+    leaves = jax.tree_util.tree_leaves_with_path(model.parameters)
+    for prior, (place, w) in zip(priors, leaves, strict=True):
+        if isinstance(prior, Grid):  # its numbers belong to no weight
+            continue
+        for shape in map(np.shape, jax.tree.leaves(prior)):
+            front = len(w.shape) - len(shape)
+            if front < 0 or any(a not in (1, b) for a, b in zip(shape, w.shape[front:])):  # noqa: B905
+                raise CheckpointError(
+                    f"{path}: the prior of {path_name(place)} has numbers of the shape {shape}, "
+                    f"and its weights have {w.shape}"
+                )
+
+
+def check_outputs(model: Any, targets: Targets, path: Path) -> None:
+    """Refuse a network of posterax's whose outputs are not those that its likelihood needs."""
+    module = getattr(model.network.dense(), "static", None)
+    wide = getattr(module, "out_size", None)
+    if wide is None:  # of the user's own, which the data will be checked with
+        return
+    steps = targets.inner[:1] if getattr(module, "per_step", False) else ()
+    example = np.empty((0, *targets.given))
+    if model.likelihood.check((0, *steps, wide), example) != targets.inner:
+        raise CheckpointError(
+            f"{path}: a network of {wide} outputs does not fit targets of the shape {targets.inner}"
+        )
+
+
 def _check_states(posterior: Enumerated, path: Path) -> None:
     """As many probabilities as the grids have states."""
     sizes = [leaf.size for leaf in jax.tree.leaves(posterior.model.parameters)]
@@ -146,3 +196,6 @@ def _check_states(posterior: Enumerated, path: Path) -> None:
     bits = sum(size * math.log2(len(grid)) for grid, size in zip(grids, sizes, strict=True))
     if bits > 40 or held != (round(2**bits),):
         raise CheckpointError(f"{path}: probabilities of {held} states, where 2^{bits:g} belong")
+    total = np.exp(np.asarray(posterior.log_probs, np.float64)).sum()
+    if not 0 < total < np.inf:
+        raise CheckpointError(f"{path}: probabilities of its states sum to {total}")

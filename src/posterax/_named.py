@@ -1,4 +1,4 @@
-"""Networks, priors and likelihoods by name: what a file may make, and no others."""
+"""Networks, priors, likelihoods and methods by name: what a file may make, and no others."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,9 +8,10 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from . import likelihoods, networks, priors
-from ._bounds import check_config, check_size, named
-from .checkpoint import CheckpointError
+from . import infer, likelihoods, networks, priors
+from ._bounds import LAYERS, check_config, check_size, field, named
+from .checkpoint import CheckpointError, shortened
+from .infer.base import Method
 
 _PRIORS = {
     c.__name__: c
@@ -33,6 +34,11 @@ LIKELIHOODS = {
         likelihoods.Bernoulli,
         likelihoods.Poisson,
     )
+}
+METHODS = {
+    name: value
+    for name, value in vars(infer).items()
+    if isinstance(value, type) and issubclass(value, Method)
 }
 
 
@@ -68,20 +74,43 @@ def as_call(module: eqx.Module, known: dict[str, Any], skip: tuple[str, ...] = (
     return {"name": type(module).__name__, "arguments": arguments}
 
 
-def make_prior(node: Any, path: Path = Path("header")) -> priors.Prior:
-    """A prior from JSON."""
+def make_prior(node: Any, path: Path = Path("header"), most: int = LAYERS) -> priors.Prior:
+    """A prior from JSON; of parts there are at ``most`` as many as weights they could be of."""
     if isinstance(node, dict) and node.get("name") == "ByPart":
-        parts = {pattern: make_prior(prior, path) for pattern, prior in node["parts"]}
-        return priors.ByPart(parts, make_prior(node["default"], path))
-    return named(_PRIORS, node, "prior", path)(**node["arguments"])
+        if len(node["parts"]) > most:
+            raise CheckpointError(f"{path}: a prior of {len(node['parts']):,} parts")
+        parts = {pattern: make_prior(prior, path, most) for pattern, prior in node["parts"]}
+        return priors.ByPart(parts, make_prior(node["default"], path, most))
+    return _called(_PRIORS, node, "prior", path)
+
+
+def make_likelihood(node: Any, path: Path) -> likelihoods.Likelihood:
+    """A likelihood from JSON."""
+    return _called(LIKELIHOODS, node, "likelihood", path)
+
+
+def _called(known: dict[str, Any], node: Any, what: str, path: Path) -> Any:
+    make, arguments = named(known, node, what, path), field(node, "arguments", dict, path=path)
+    made = make(**arguments)
+    for name, value in arguments.items():  # a list is true, and True is a number
+        if isinstance(value, bool) != isinstance(getattr(made, name, value), bool):
+            raise CheckpointError(f"{path}: {name!r} of a {what} cannot be {shortened(value)}")
+    return made
 
 
 def make_network(
-    node: Any, arrays: dict[str, np.ndarray], path: Path, fits: Callable[[Any], bool] | None = None
+    node: Any,
+    arrays: dict[str, np.ndarray],
+    most: int,
+    path: Path,
+    fits: Callable[[Any], bool] | None = None,
 ) -> Any:
-    """A network of ``px.networks`` by name, once its shapes are known to be those of the file."""
+    """A network of ``px.networks`` by name, once its shapes are known to be those of the file.
+
+    ``most`` layers are what the file can hold.
+    """
     make = named(networks.BY_NAME, node, "network", path)
-    config = check_config(node["config"], path)
+    config = check_config(node["config"], most, path)
     # shapes first, without allocating: a damaged header must not ask for a terabyte
     shapes = eqx.filter_eval_shape(lambda: networks.as_network(make(**config, key=0)))
     check_size("the network", shapes, arrays, path)

@@ -38,16 +38,28 @@ def pack(tree: Any, prefix: str) -> dict[str, np.ndarray]:
 
 
 def unpack(template: Any, arrays: dict[str, np.ndarray], prefix: str, path: Path) -> Any:
-    """The tree again, checked against the shapes and types of a template."""
-    names = sorted(name for name in arrays if name.startswith(f"{prefix}/"))
+    """The tree again, checked against the names, shapes and types of a template."""
+    names = names_of(template, arrays, prefix, path)
     leaves, treedef = jax.tree.flatten(template)
-    if len(names) != len(leaves):
-        raise CheckpointError(
-            f"{path}: {prefix} has {len(names)} arrays where the model needs {len(leaves)}"
-        )
     return jax.tree.unflatten(
         treedef, [_restore(path, n, arrays[n], t) for n, t in zip(names, leaves, strict=True)]
     )
+
+
+def names_of(template: Any, arrays: dict[str, np.ndarray], prefix: str, path: Path) -> list[str]:
+    """The names of a tree's arrays in a file, in the order of a template's leaves."""
+    names = sorted(name for name in arrays if name.startswith(f"{prefix}/"))
+    places = [path_name(place) for place, _ in jax.tree_util.tree_leaves_with_path(template)]
+    if len(names) != len(places):
+        raise CheckpointError(
+            f"{path}: {shortened(prefix)} has {len(names)} arrays where the model needs "
+            f"{len(places)}"
+        )
+    for name, place in zip(names, places, strict=True):
+        # the first files had the names of Flax's variables with their attribute
+        if name.split("/", 2)[-1].removesuffix(".value") != place.removesuffix(".value"):
+            raise CheckpointError(f"{path}: {shortened(name)} where {place} belongs")
+    return names
 
 
 def _restore(path: Path, name: str, value: np.ndarray, like: Any) -> jax.Array:
@@ -155,10 +167,14 @@ def _digest(header: str, arrays: dict[str, np.ndarray]) -> str:
     return settings_fingerprint([header, sorted(arrays)]) + data_fingerprint(arrays)
 
 
-def settings_fingerprint(tree: Any) -> str:
-    """A hash of a prior, a likelihood or other settings: what they are, and their numbers."""
+def settings_fingerprint(tree: Any, numbers_of: Any = None) -> str:
+    """A hash of a prior, a likelihood or other settings: what they are, and their numbers.
+
+    ``numbers_of`` is the tree without those that do not count.
+    """
     text = re.sub(r" at 0x[0-9a-f]+", "", repr(tree))  # addresses change from run to run
-    numbers = data_fingerprint(eqx.filter(tree, eqx.is_array_like))
+    counted = tree if numbers_of is None else numbers_of
+    numbers = data_fingerprint(eqx.filter(counted, eqx.is_array_like))
     return hashlib.blake2b((text + numbers).encode(), digest_size=16).hexdigest()
 
 

@@ -5,6 +5,7 @@ of similar size can share one compiled program.
 """
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -126,6 +127,7 @@ class Stack(eqx.Module):
 ROUNDS = 48
 
 
+@partial(jax.jit, inline=True)  # its loop would be compiled anew by every call outside a program
 def shuffle(index: jax.Array, count: Any, key: jax.Array) -> jax.Array:
     """A pseudo-random permutation of 0 … count−1, evaluated at ``index`` only.
 

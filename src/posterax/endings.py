@@ -152,7 +152,7 @@ class Endings:
         settings = {
             "method": repr(self.method),
             "steps": at.step,
-            "epochs": at.step / int(self.ready.plan.batches),
+            **self._epochs(),
             "batch_size": self.ready.batch_size,
             "examples": float(self.ready.plan.total),
             "key": np.asarray(jax.random.key_data(self.key)).tolist(),
@@ -161,6 +161,14 @@ class Endings:
         }
         record = Record(type(self.method).__name__, settings, history, at, interrupted=not whole)
         return with_record(posterior, record)
+
+    def _epochs(self) -> dict[str, float]:
+        """How long a method that counts in epochs has learned; of several phases, as was asked."""
+        if self.method.counts != "epochs":
+            return {}
+        plan = self.ready.plan
+        steps = self.at.step if len(self.phases) == 1 else int(plan.steps) + int(plan.before)
+        return {"epochs": steps / int(plan.batches)}
 
 
 def with_record(posterior: Posterior, record: Record) -> Posterior:

@@ -101,7 +101,7 @@ class Model(eqx.Module):
             trees = (self.prior.loc, self.prior.scale)
             self.prior = PerWeight(*(t._replace(network=network.kept(t.network)) for t in trees))
         self.likelihood = likelihood
-        self.compute_dtype = None if compute_dtype is None else np.dtype(compute_dtype).name
+        self.compute_dtype = None if compute_dtype is None else _float_name(compute_dtype)
         # the likelihood's parameters need the shape of the targets, which the data will tell
         self.parameters = Parameters(self.network.params, {})
         priors = network.resolve(self.prior)
@@ -405,6 +405,18 @@ def describe(module: eqx.Module) -> str:
 
 def _canonical(a: Any) -> Any:
     return jax.dtypes.canonicalize_dtype(a.dtype)
+
+
+def _float_name(dtype: Any) -> str:
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        found = np.dtype(bool)
+    if not jnp.issubdtype(found, jnp.floating):
+        raise ValueError(
+            f"compute_dtype must be a type of floats such as 'bfloat16', got {str(dtype)[:40]!r}"
+        )
+    return found.name
 
 
 def _default_prior() -> Prior:

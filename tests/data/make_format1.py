@@ -2,13 +2,16 @@
 
 Run once, by posterax 0.1 as it was when the format was fixed:
 ``python tests/data/make_format1.py``. The files are never made anew: that they are old is what
-they are for. A kind of posterior that comes later gets a file of its own beside them.
+they are for. What comes later gets a file of its own beside them, by ``add(name)``.
 """
 
 import warnings
 from pathlib import Path
 
+import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 
 import posterax as px
 
@@ -16,8 +19,18 @@ HERE = Path(__file__).parent / "format1"
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(12, 2)).astype("float32")
 Y = X[:, 0] * X[:, 1] + 0.5 * X[:, 0]
+TABLE = pd.DataFrame(
+    {
+        "size": [*X[:11, 0], None],
+        "town": [*"ababababab", None, "rare"],
+        "day": [f"2024-{month:02}-03" for month in range(1, 13)],
+        "weight": [f"{10 + i},5 kg" for i in range(12)],
+        "row": "all the same",
+    }
+)
 LABELS = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0)
 GRID, NORMAL = px.priors.Grid([-1.0, 1.0]), px.priors.Gaussian(0.7)
+AGENTS = ("Thompson", "LinearThompson", "refitted", "own")
 BBB = px.BayesByBackprop(learning_rate=0.05)
 
 
@@ -83,12 +96,35 @@ def agents():
     )
 
 
+class Line(eqx.Module):
+    """A network that is none of posterax's."""
+
+    weight: jnp.ndarray
+
+    def __call__(self, x):
+        return self.weight @ x
+
+
+def own_policy():
+    line = Line(jnp.array([[0.5, -0.5, 0.25, 0.0]]))
+    return px.bandits.Thompson(line, buffer=8, batch_size=4, updates=2)
+
+
+def play(policy):
+    agent = px.bandits.Agent(policy, features=2, actions=2, key=0)
+    for x, reward in zip(X, Y, strict=True):
+        agent.update(x, agent.choose(x), reward)
+    return agent
+
+
 def numbers(name, loaded):
     """What a loaded file says: the same numbers from the same keys."""
-    if name in ("Thompson", "LinearThompson", "refitted"):
+    if name in AGENTS:
         return np.array([loaded.choose(x) for x in X[:6]])
     if name == "BayesianClassifier":
         return loaded.predict_proba(X[:3])
+    if name == "columns":
+        return np.stack(loaded.predict(TABLE[:3], return_std=True))
     if name == "BayesianRegressor":
         return np.stack(loaded.predict(X[:3], return_std=True))
     x = X.reshape(4, 3, 2)[:3] if name == "sequences" else X[:3]
@@ -101,16 +137,43 @@ def main():
     expected = {}
     for name, posterior in posteriors():
         posterior.save(HERE / f"{name}.px")
-        expected[name] = numbers(name, px.load(HERE / f"{name}.px"))
+        expected[name] = numbers(name, load(HERE / f"{name}.px"))
     for name, estimator, y in estimators():
         estimator.fit(X, y).save(HERE / f"{name}.px")
-        expected[name] = numbers(name, px.load(HERE / f"{name}.px"))
+        expected[name] = numbers(name, load(HERE / f"{name}.px"))
     for name, policy in agents():
-        agent = px.bandits.Agent(policy, features=2, actions=2, key=0)
-        for x, reward in zip(X, Y, strict=True):
-            agent.update(x, agent.choose(x), reward)
-        agent.save(HERE / f"{name}.px")
-        expected[name] = numbers(name, px.bandits.load(HERE / f"{name}.px"))
+        play(policy).save(HERE / f"{name}.px")
+        expected[name] = numbers(name, load(HERE / f"{name}.px"))
+    np.savez_compressed(HERE / "expected.npz", **expected)
+    for name in LATER:
+        add(name)
+
+
+def with_columns():
+    settings = {"hidden_layer_sizes": (3,), "members": 2, "epochs": 3, "random_state": 0}
+    fitted = px.BayesianRegressor(**settings, columns="auto").fit(TABLE, Y)
+    fitted.card_ = {"target": "y", "rows": 12}
+    return fitted
+
+
+LATER = {
+    "own": lambda: play(own_policy()),  # before policies had ``random_first``
+    "columns": with_columns,  # and before that there were no columns
+}
+
+
+def load(path):
+    """Whatever lies in a file."""
+    if path.stem == "own":
+        return px.bandits.load(path, policy=own_policy())
+    return px.bandits.load(path) if path.stem in AGENTS else px.load(path)
+
+
+def add(name):
+    """One that came later."""
+    LATER[name]().save(HERE / f"{name}.px")
+    expected = dict(np.load(HERE / "expected.npz"))
+    expected[name] = numbers(name, load(HERE / f"{name}.px"))
     np.savez_compressed(HERE / "expected.npz", **expected)
 
 

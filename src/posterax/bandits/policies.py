@@ -47,8 +47,8 @@ class Thompson(Neural):
             ``"buffer"``, the interactions it holds; or ``"seen"``, all so far, of which it is taken
             as a sample: the posterior goes on narrowing once the buffer is full, and what was
             learned from interactions that have left it fades more slowly.
-        random_first: how many actions are taken at random before the first choice. Where a large
-            reward is rare, one that is never met cannot be hoped for: with a few hundred, it is.
+        random_first: actions are taken at random until so many rewards have been seen. Where a
+            large reward is rare, a network that never met it does not look for it.
         reward_scale: what rewards are divided by. Default: they are standardised by the mean and
             deviation of all rewards so far.
         refit_every: instead of minibatches, fit the method anew to the buffer after every so many

@@ -10,8 +10,8 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .. import _named, files, infer, networks
-from .._bounds import check_config, check_count, check_size, field, named
+from .. import _named, files, networks
+from .._bounds import check_config, check_count, check_size, field, named, numbers_held
 from .._checks import whole
 from .._version import __version__
 from ..checkpoint import (
@@ -38,11 +38,8 @@ from .simple import Uniform
 
 # what may be made from a file: these names and no others
 _POLICIES = {c.__name__: c for c in (EpsilonGreedy, Greedy, LinearThompson, Thompson, UCB, Uniform)}
-_METHODS = {
-    name: value
-    for name, value in vars(infer).items()
-    if isinstance(value, type) and issubclass(value, Method)
-}
+# settings that came after the first files, and what those files meant by having none
+_LATER = {"random_first": 0}
 
 
 class _Own(Exception):
@@ -53,7 +50,7 @@ def save(agent: Agent, path: Path) -> None:
     """Write an agent, whole or not at all."""
     about = {
         "policy": _by_name(agent.policy),
-        "fingerprint": settings_fingerprint(agent.policy),
+        "fingerprint": _fingerprint(agent.policy),
         "features": agent.features,
         "actions": agent.actions,
         "choices": agent.choices,
@@ -101,17 +98,19 @@ def load(path: str | Path, *, policy: Policy | None = None) -> Agent:
 def _rebuild(
     path: Path, arrays: dict[str, np.ndarray], header: Any, about: Any, policy: Policy | None
 ) -> Agent:
-    if policy is not None:
-        found, named = _by_name(policy), about["policy"] is not None
-        known = found if named else settings_fingerprint(policy)
-        if known != (about["policy"] if named else about["fingerprint"]):
-            raise CheckpointError(f"{path}: policy has other settings than the one that was saved")
-    if policy is None and about["policy"] is None:
+    stored = field(about, "policy", dict, type(None), path=path)
+    if policy is None and stored is None:
         raise CheckpointError(
             f"{path}: its policy is of your own making, or has a network or optimiser that is; "
             "make the same one and call px.bandits.load(path, policy=policy)"
         )
-    policy = _make(about["policy"], arrays, path) if policy is None else policy
+    made: Any = None if stored is None else _make(stored, arrays, path)
+    if policy is not None:
+        # made again from the file, so that settings which came later have their defaults
+        known = about["fingerprint"] if stored is None else _by_name(made)
+        if known != (_fingerprint(policy) if stored is None else _by_name(policy)):
+            raise CheckpointError(f"{path}: policy has other settings than the one that was saved")
+    policy = made if policy is None else policy
     if not isinstance(policy, Policy):
         raise CheckpointError(f"{path}: its policy is a {type(policy).__name__}")
     features, actions = (
@@ -137,10 +136,11 @@ def _check_sizes(
     """Refuse what would take far more memory than the file holds, before it is made."""
     if isinstance(policy, Neural):
         wide = features + 2 * actions
-        sizes = check_config({"hidden": list(policy.hidden)}, path)["hidden"]
+        sizes = check_config({"hidden": list(policy.hidden)}, _most_layers(arrays), path)["hidden"]
         sizes = [wide, *(whole("hidden", size) for size in sizes), wide]
         weights = sum((a + 1) * b for a, b in pairwise(sizes))
         check_count("its network", weights, arrays, path)
+        _check_layers(policy, sizes[1:-1], arrays, path)
         for name in ("buffer", "batch_size"):
             check_count(f"its {name}", getattr(policy, name) * wide, arrays, path)
     elif isinstance(policy, LinearThompson):
@@ -148,6 +148,26 @@ def _check_sizes(
     check_count("its counts", features + actions, arrays, path)
     state = eqx.filter_eval_shape(first_state, policy, features, actions, jax.random.key(0))
     check_size("its state", state, arrays, path)
+
+
+def _learned_sizes(arrays: dict[str, np.ndarray]) -> list[int]:
+    return [array.size for name, array in arrays.items() if "/learned." in name]
+
+
+def _most_layers(arrays: dict[str, np.ndarray]) -> int:
+    """As many as there are arrays of weights; or, where all weights are one array, weights."""
+    sizes = _learned_sizes(arrays)
+    return max(len(sizes), *sizes) if sizes else numbers_held(arrays)
+
+
+def _check_layers(policy: Neural, hidden: list[int], arrays: Any, path: Path) -> None:
+    """Refuse more hidden layers than what was learned has arrays, or numbers, for."""
+    sizes = _learned_sizes(arrays)
+    if policy.network is not None or not sizes:
+        return
+    weights = sum((a + 1) * b for a, b in pairwise([1, *hidden, 1]))
+    if 2 * len(hidden) > len(sizes) and weights > max(sizes):
+        raise CheckpointError(f"{path}: {len(hidden):,} hidden layers are not what it has learned")
 
 
 def _apart(state: Any) -> tuple[Any, Posterior | None]:
@@ -167,6 +187,20 @@ def _by_name(policy: Policy) -> Any:
         return json.loads(json.dumps(_describe(policy), default=_number))
     except _Own:
         return None
+
+
+def _fingerprint(policy: Policy) -> str:
+    """What recognises a policy of the user's own; settings that came later count where set."""
+    neural = lambda node: isinstance(node, Neural)  # noqa: E731
+
+    def counted(node: Any) -> Any:
+        unset = [n for n, before in _LATER.items() if neural(node) and getattr(node, n) == before]
+        if not unset:
+            return node
+        return eqx.tree_at(lambda p: [getattr(p, n) for n in unset], node, [None] * len(unset))
+
+    # of what is at its default a repr says nothing
+    return settings_fingerprint(policy, jax.tree.map(counted, policy, is_leaf=neural))
 
 
 def _number(value: Any) -> Any:
@@ -189,7 +223,9 @@ def _describe(value: Any) -> Any:
     elif isinstance(value, Likelihood):
         node = {"likelihood": _named.as_call(value, _named.LIKELIHOODS, skip=("cholesky",))}
     elif isinstance(value, Policy | Method):
-        kind, known = ("policy", _POLICIES) if isinstance(value, Policy) else ("method", _METHODS)
+        kind, known = (
+            ("policy", _POLICIES) if isinstance(value, Policy) else ("method", _named.METHODS)
+        )
         name = type(value).__name__
         if known.get(name) is type(value):
             fields = [f.name for f in dataclasses.fields(value) if f.init]
@@ -209,12 +245,11 @@ def _make(node: Any, arrays: dict[str, np.ndarray], path: Path) -> Any:
     if "prior" in node:
         return _named.make_prior(node["prior"], path)
     if "likelihood" in node:
-        stored = node["likelihood"]
-        return named(_named.LIKELIHOODS, stored, "likelihood", path)(**stored["arguments"])
+        return _named.make_likelihood(node["likelihood"], path)
     if "network" in node:
         stored = {"name": node["network"], "config": node["with"]}
-        return _named.make_network(stored, arrays, path)
-    kind, known = ("policy", _POLICIES) if "policy" in node else ("method", _METHODS)
+        return _named.make_network(stored, arrays, _most_layers(arrays), path)
+    kind, known = ("policy", _POLICIES) if "policy" in node else ("method", _named.METHODS)
     make = named(known, {"name": node.get(kind)}, kind, path)
     settings = field(node, "with", dict, path=path)
     return make(**{name: _make(v, arrays, path) for name, v in settings.items()})

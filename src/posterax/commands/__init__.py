@@ -48,7 +48,6 @@ OTHER_NAMES = {
     "map": "maximum_a_posteriori",
     "mle": "maximum_likelihood",
 }
-SINGLE_MODE = ("deep_ensemble", "mc_dropout", "laplace", "ivon", "swag", "sghmc")
 QUICK = 20  # steps of --quick
 
 
@@ -126,12 +125,11 @@ def method_name(name: str) -> str:
     return key
 
 
-def method_arguments(name: str, *, task: str | None = None, quick: bool = False) -> dict[str, Any]:
+def method_arguments(name: str, *, quick: bool = False) -> dict[str, Any]:
     """The arguments of an estimator that make it use a method, by the method's name.
 
     Args:
         name: one of ``METHODS``, or a short form of it such as ``"map"``.
-        task: ``"regression"`` or ``"classification"``: some methods need another prior there.
         quick: a few steps of a tiny network, to try a command.
 
     Example:
@@ -154,12 +152,6 @@ def method_arguments(name: str, *, task: str | None = None, quick: bool = False)
     }
     if key in made:
         arguments["method"] = made[key]()
-    if task == "classification" and key in (*SINGLE_MODE, "maximum_a_posteriori"):
-        # around one mode, a prior that learns its widths shrinks all weights to nothing: on iris
-        # and breast cancer these methods then give every row the frequencies of the classes
-        from .. import priors
-
-        arguments["prior"] = priors.Gaussian(1.0)
     if quick:
         arguments |= {"hidden_layer_sizes": (4,), "members": 2, "samples": 10, "steps": QUICK}
         if key == "nuts":

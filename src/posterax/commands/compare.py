@@ -53,6 +53,9 @@ def compare(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write the table as CSV too.")
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write over a file that is no such table.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON in place of the table.")] = False,
     quick: Annotated[bool, typer.Option(hidden=True, help="A few steps each, to try it.")] = False,
 ) -> None:
@@ -63,15 +66,19 @@ def compare(
     """
     with one_line_errors():
         names = chosen(methods)
+        from .fitting import check_seed
         from .reading import read_table, recognise_task, split_target
+        from .targets import in_full
         from .writing import check_out, write_whole
 
         if out is not None:
-            out = check_out(out, "table", inputs=[data])
+            out = check_out(out, "table", inputs=[data], force=force)
+        check_seed(seed)
 
         notes: list[str] = []
         frame = read_table(data, notes)
-        parts = split_target(frame, target, ignore, weight)
+        target, unused, weight = in_full(frame, target, ignore, weight)
+        parts = split_target(frame, target, unused, weight)
         kind, why = recognise_task(parts.y, task)
         for note in (*notes, *parts.notes, f"{kind}: {why}"):
             say(note)

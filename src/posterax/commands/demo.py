@@ -71,7 +71,7 @@ def _report(path: Path, seed: int, *, quick: bool) -> Path:
     X, X_test, y, y_test = train_test_split(X, y, test_size=0.25, random_state=seed)
     say(f"diabetes: {len(X)} patients to fit, {len(X_test)} to test, then a report")
     # a fifth of the estimator's own number: enough for this table
-    arguments = method_arguments("bayes_by_backprop", task="regression", quick=quick)
+    arguments = method_arguments("bayes_by_backprop", quick=quick)
     regressor = BayesianRegressor(**{"steps": 1500, **arguments}, random_state=seed, verbose=False)
     regressor.fit(X, y)
     return write_report(

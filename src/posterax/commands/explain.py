@@ -87,6 +87,7 @@ def _scored(scores: dict[str, Any]) -> list[list[str]]:
     rows = []
     for name, value in scores.items():
         value = list(value) if isinstance(value, list | tuple) else [value]
-        ends = f"{words(value[1])} to {words(value[2])}" if len(value) == 3 else ""
+        known = len(value) == 3 and value[1] is not None and value[1] == value[1]
+        ends = f"{words(value[1])} to {words(value[2])}" if known else ""
         rows.append([name.replace("_", " "), words(value[0]), ends])
     return rows

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from .._course import fresh, rest, temperatures
 from .._tree import human_bytes
 from ..checkpoint import CheckpointError, read
 from ..posteriors import Draws, GaussianMixture, Posterior
 from . import Refused
 
-STILL_FALLING = 0.02  # nats a row over the last tenth of the steps
 CONSTANT_KINDS = {
     "Point": "one network: its weights are numbers, not distributions, so none of its uncertainty "
     "is epistemic",
@@ -179,7 +179,16 @@ def _data(
     told["classes"] = fitted.get("classes_")
     told["updates"] = fitted.get("updates_") or None
     for key, value in card.items():
-        if key not in ("scores", "baseline", "columns", "history", "kind", "settings", "notes"):
+        if key not in (
+            "scores",
+            "baseline",
+            "chance",
+            "columns",
+            "history",
+            "kind",
+            "settings",
+            "notes",
+        ):
             told[key] = value
     return {key: value for key, value in told.items() if value not in (None, [], {})}
 
@@ -195,68 +204,57 @@ def _training(header: dict[str, Any], arrays: Any) -> dict[str, Any]:
     for name in ("nll", "kl", "prior", "acceptance", "divergences"):
         if name in terms:
             tenth = max(len(terms[name]) // 10, 1)
-            told[f"last_{name}"] = float(terms[name][-tenth:].mean())
+            values = fresh(terms[name]) if name == "kl" else terms[name]
+            told[f"last_{name}"] = float(values[-tenth:].mean())
     if "nll" in terms:
-        told["course"] = course(terms["nll"])
+        kl = terms.get("kl")
+        weight = temperatures(header["settings"].get("method"))
+        if kl is not None:
+            ends = sorted({f"{t:.3g}" for t in (min(weight), max(weight))}, key=float)
+            told["objective"] = f"NLL + T · KL, T = {' to '.join(ends)}"
+            kl = kl if len(kl) == len(terms["nll"]) else None
+        told["course"] = rest(terms["nll"], kl, float(np.mean(weight))).words
         told["unit"] = "nats a row, means over the last tenth of the steps"
     return told
-
-
-def course(nll: np.ndarray) -> str:
-    """Whether a series of losses has come to rest: its last tenth beside the one before.
-
-    Example:
-        >>> import numpy as np
-        >>> from posterax.commands.facts import course
-        >>> course(np.exp(-np.arange(1000) / 50)), course(np.linspace(9, 1, 100))
-        ('settled', 'still falling, by 0.81 over the last tenth')
-    """
-    tenth = len(nll) // 10
-    if not np.isfinite(nll).all():
-        return f"not finite from step {int(np.argmin(np.isfinite(nll))) + 1:,}"
-    if tenth < 2:
-        return "too short to tell"
-    last, before = nll[-tenth:], nll[-2 * tenth : -tenth]
-    fall = float(before.mean() - last.mean())
-    if abs(fall) <= max(STILL_FALLING, 3 * np.hypot(_error(last), _error(before))):
-        return "settled"
-    word = "falling" if fall > 0 else "rising"
-    return f"still {word}, by {abs(fall):.2g} over the last tenth"
-
-
-def _error(values: np.ndarray) -> float:
-    """The standard error of a mean, by blocks, since neighbours are alike, around their trend."""
-    blocks = np.array([b.mean() for b in np.array_split(values, min(10, len(values)))])
-    slope = np.polyfit(np.arange(len(blocks)), blocks, 1) if len(blocks) > 2 else (0.0, 0.0)
-    return float(np.std(blocks - np.polyval(slope, np.arange(len(blocks)))) / np.sqrt(len(blocks)))
 
 
 def _scores(held: Any, data: Path, target: str | None, notes: list[str]) -> tuple[Any, Any]:
     """Scores on a table, and its inputs as the posterior takes them."""
     from .scoring import score
 
-    X, y = table_for(held, data, target, notes)
+    X, y, weight = table_for(held, data, target, notes)
     inputs = held.x_scaling_(held._check_inputs(X, reset=False))
     if y is None:
         return None, inputs
-    return score(held, X, y), inputs
+    return score(held, X, y, weight), inputs
 
 
-def table_for(held: Any, data: Path, target: str | None, notes: list[str]) -> tuple[Any, Any]:
-    """Rows for an estimator, and their targets, ``None`` where no target is named."""
-    from .reading import read_table, split_target
+def table_for(
+    held: Any, data: Path, target: str | None, notes: list[str]
+) -> tuple[Any, Any, np.ndarray | None]:
+    """Rows for an estimator, read as at its fit, their targets, and how often each counts.
+
+    Without a target's name there are no targets.
+    """
+    from .reading import read_for, split_target
+    from .targets import as_labels
 
     if not hasattr(held, "posterior_"):
         raise Refused("--data is for estimators: a plain posterior does not know a table's columns")
-    frame = read_table(data, notes)
+    frame = read_for(held, data, notes)
     if target is None:
-        return frame, None
-    parts = split_target(frame, target)
+        return frame, None, None
+    weight = getattr(held, "card_", {}).get("settings", {}).get("weight")
+    if weight is not None and weight not in frame.columns:
+        notes.append(f"{data}: has no {weight!r}, the weight at fit: all rows count alike")
+        weight = None
+    parts = split_target(frame, target, weight=weight, scoring=True)
     notes += parts.notes
-    y = parts.y
-    if hasattr(held, "classes_") and held.classes_.dtype.kind in "US" and y.dtype == object:
-        y = y.astype(str)
-    return parts.X, y
+    if hasattr(held, "classes_"):
+        return parts.X, as_labels(parts.y, held.classes_), parts.weight
+    if parts.y.dtype == object:
+        raise Refused(f"{data}: its target holds {str(parts.y[0])[:40]!r}, not a number")
+    return parts.X, parts.y, parts.weight
 
 
 def _weights(posterior: Posterior) -> dict[str, Any]:
@@ -316,9 +314,13 @@ def _diagnostics(
         sentences.append("The training met numbers that are not finite: lower the learning rate.")
     elif went.startswith("still"):
         ok = False
-        sentences.append(f"The training was {went}: more steps may help (--steps).")
-    elif went == "settled":
-        sentences.append("The training has settled, and all of it is finite.")
+        help_ = "lower the learning rate" if "rising" in went else "more steps may help (--steps)"
+        sentences.append(f"The training was {went}: {help_}.")
+    elif went.startswith("level"):
+        sentences.append(
+            "The training was level at its end, and all of it is finite. A rate that falls to zero "
+            "makes every run level, so that is no proof of convergence."
+        )
     elif went:
         ok = False
         sentences.append(f"The training was {went}.")

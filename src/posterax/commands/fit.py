@@ -131,7 +131,7 @@ def _show(fitted: Fitted) -> None:
         (
             SCORES.get(name, name),
             _number(name, value),
-            f"{_number(name, low)} … {_number(name, high)}",
+            _interval(name, low, high, card.get("chance", {})),
             _number(name, card["baseline"].get(name)),
         )
         for name, (value, low, high) in card["scores"].items()
@@ -141,6 +141,12 @@ def _show(fitted: Fitted) -> None:
     caption = "the model in the file has then learned from these rows too" if again else ""
     screen.print(table(f"Scores on {held['rows']:,} rows {where}", names, rows, caption))
     screen.print()
+
+
+def _interval(name: str, low: float | None, high: float | None, chance: dict[str, float]) -> str:
+    if name in chance:
+        return f"by chance ≤ {_number(name, chance[name])}"
+    return f"{_number(name, low)} … {_number(name, high)}"
 
 
 def _number(name: str, value: float | None) -> str:

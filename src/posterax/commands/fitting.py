@@ -68,22 +68,24 @@ def fit_table(
         tell: takes notes, a line each.
     """
     from .reading import read_table, recognise_task, split_target
-    from .scoring import baseline, score
+    from .scoring import baseline, by_chance, score
+    from .targets import in_full
 
     began = time.perf_counter()
     method = method_name(method)
-    if not 0 <= test_fraction < 1:
-        raise Refused(f"--test-fraction must lie between 0 and 1, got {test_fraction:g}", 2)
-    if epochs is not None and steps is not None:
-        raise Refused("give --epochs or --steps, not both", 2)
+    _check_options(test_fraction, epochs, steps, seed)
     place, page = _places(data, test, out, report, force)
     notes: list[str] = []
     frame = read_table(data, notes)
-    parts = split_target(frame, target, ignore, weight)
-    kind, why = recognise_task(parts.y, task)
+    target, ignore, weight = in_full(frame, target, ignore, weight)
+    parts = _numbered(split_target(frame, target, ignore, weight), frame, target, data)
+    kind, why = recognise_task(parts.y, task, parts.X.index)
     notes = [f"{kind}: {why}", *notes, *parts.notes]
-    train, held = _held_out(parts, kind, test_fraction, seed, test, target, weight, notes)
-    arguments = method_arguments(method, task=kind, quick=quick)
+    facts = _facts(data, frame, parts, kind)
+    train, held = _held_out(
+        parts, kind, test_fraction, seed, test, target, weight, facts["data"]["sha256"], notes
+    )
+    arguments = method_arguments(method, quick=quick)
     if epochs is not None or steps is not None:
         arguments |= {"epochs": epochs, "steps": steps}
     _check_columns(train.X)  # whatever is refused is refused before the first note
@@ -94,8 +96,8 @@ def fit_table(
     settings |= {"epochs": epochs, "steps": steps, "ignore": ignore, "weight": weight}
     settings |= {"test_fraction": None if test else test_fraction, "test": test and str(test)}
     options = settings | {"task": task, "no_refit": not refit, "out": str(place)}
-    options["ignore"] = ",".join(ignore) if isinstance(ignore, list) else ignore
-    card = _facts(data, frame, parts, kind) | {
+    options["ignore"] = None if ignore is None else ",".join(ignore)
+    card = facts | {
         "why": why,
         "target": target,
         "settings": settings,
@@ -105,9 +107,12 @@ def fit_table(
     tell(f"fitting {len(train.y):,} rows by {method}")
     scored = estimator = _learned(train, kind, arguments, seed, verbose)
     if held is not None:
-        card["held_out"] = {"rows": len(held.y), "refit": refit, "from": test and Path(test).name}
+        card["held_out"] = {"rows": len(held.y), "refit": refit and test is None}
+        card["held_out"] |= {"from": test and Path(test).name}
         card["scores"] = score(estimator, held.X, _y(held, kind), held.weight, seed=seed)
-        card["baseline"] = baseline(_y(train, kind), _y(held, kind))
+        card["chance"] = by_chance(estimator, held.X, held.weight)
+        both = _y(train, kind), _y(held, kind)
+        card["baseline"] = baseline(*both, weight=train.weight, weight_new=held.weight)
         if refit and test is None:
             tell(f"scored on {len(held.y):,} rows held out; fitting again, to all rows")
             estimator = _learned(parts, kind, arguments, seed, verbose)
@@ -124,6 +129,25 @@ def fit_table(
 # -- parts of the work
 
 
+def _check_options(
+    test_fraction: float, epochs: float | None, steps: int | None, seed: int
+) -> None:
+    """Refuse numbers that mean nothing before any file is read."""
+    if not 0 <= test_fraction < 1:
+        raise Refused(f"--test-fraction must lie between 0 and 1, got {test_fraction:g}", 2)
+    if epochs is not None and steps is not None:
+        raise Refused("give --epochs or --steps, not both", 2)
+    if epochs is not None and not 0 < epochs < float("inf"):
+        raise Refused(f"--epochs must be a number above 0, got {epochs:g}", 2)
+    check_seed(seed)
+
+
+def check_seed(seed: int) -> None:
+    """NumPy's generators take 32 bits."""
+    if not 0 <= seed < 2**32:
+        raise Refused(f"--seed must lie between 0 and {2**32 - 1:,}, got {seed:,}", 2)
+
+
 def _held_out(
     parts: Any,
     kind: str,
@@ -132,20 +156,23 @@ def _held_out(
     test: str | Path | None,
     target: str,
     weight: str | None,
+    digest: str | None,
     notes: list[str],
 ) -> tuple[Any, Any]:
     """Rows to learn from and rows to score on, or none of these."""
     import numpy as np
     from sklearn.model_selection import train_test_split
 
+    from ..tables.columns import Columns
     from .reading import read_table, split_target
 
     if test is not None:
-        text = [name for name in parts.X if parts.X[name].dtype.kind not in "biuf"]
-        other = split_target(
-            read_table(test, notes, text=text), target, weight=weight, least_rows=2
-        )
-        return parts, _as_fitted(other, parts, test)
+        if digest is not None and digest == _sha256(test):
+            raise Refused(f"--test: {test} is the table to learn from; name other rows", 2)
+        text = Columns.learn(parts.X).text
+        frame = read_table(test, notes, text=text, decimal=parts.X.attrs.get("decimal"))
+        other = split_target(frame, target, weight=weight, scoring=True)
+        return parts, _as_fitted(_numbered(other, frame, target, test), parts, kind, test)
     if share == 0:
         return parts, None
     n = len(parts.y)
@@ -165,17 +192,34 @@ def _held_out(
     return _only(parts, np.sort(kept)), _only(parts, np.sort(held))
 
 
+def _numbered(parts: Any, frame: Any, target: str, path: str | Path) -> Any:
+    """Rows by their place in the file as a spreadsheet counts, where a CSV's head is the first."""
+    import numpy as np
+    import pandas as pd
+
+    from .targets import found
+
+    there = np.flatnonzero(frame[found(frame, target, "--target")].notna())
+    parquet = str(path).lower().endswith(".parquet")
+    name = "row of the file" if parquet else "line of the file"
+    index = pd.Index(there + (1 if parquet else 2), name=name)
+    return parts._replace(X=parts.X.set_axis(index))
+
+
 def _only(parts: Any, rows: Any) -> Any:
     weight = None if parts.weight is None else parts.weight[rows]
-    X = parts.X.iloc[rows].reset_index(drop=True)
-    return parts._replace(X=X, y=parts.y[rows], weight=weight)
+    return parts._replace(X=parts.X.iloc[rows], y=parts.y[rows], weight=weight)
 
 
-def _as_fitted(other: Any, parts: Any, test: str | Path) -> Any:
+def _as_fitted(other: Any, parts: Any, kind: str, test: str | Path) -> Any:
     """Targets of another file in the type of the fitted ones: 1 and "1" are the same label."""
-    if parts.y.dtype == object and other.y.dtype != object:
-        return other._replace(y=other.y.astype(str).astype(object))
-    if parts.y.dtype != object and other.y.dtype == object:
+    import numpy as np
+
+    from .targets import as_labels
+
+    if kind == "classification":
+        return other._replace(y=as_labels(other.y, np.unique(_y(parts, kind))))
+    if other.y.dtype == object:
         raise Refused(f"{test}: its target holds {str(other.y[0])[:40]!r}, not a number")
     return other
 
@@ -262,6 +306,7 @@ def _facts(data: str | Path, frame: Any, parts: Any, kind: str) -> dict[str, Any
             "rows": len(frame),
             "rows_without_target": parts.left_out,
             "columns": frame.shape[1],
+            "decimal": frame.attrs.get("decimal"),
         },
         "target_summary": _target_summary(parts.y, kind),
         "versions": _versions(),
@@ -279,7 +324,7 @@ def _target_summary(y: Any, kind: str) -> dict[str, Any]:
 
 
 def _sha256(data: str | Path) -> str | None:
-    if str(data) == "-":
+    if str(data) == "-" or not Path(data).is_file():
         return None
     with Path(data).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

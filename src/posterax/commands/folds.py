@@ -157,7 +157,7 @@ class Study:
         return row
 
     def _fitted(self, name: str, train: np.ndarray) -> Any:
-        arguments = method_arguments(name, task=self.kind, quick=self.quick)
+        arguments = method_arguments(name, quick=self.quick)
         if self.steps is not None:
             arguments["steps"] = self.steps
         make = BayesianClassifier if self.classes else BayesianRegressor

@@ -19,6 +19,8 @@ LONGEST = 100_000  # characters of a cell
 LOOK = 1 << 18  # bytes from which delimiter and decimal mark are told
 _COMMA = re.compile(r"[+-]?[\d.]*\d,\d+([eE][+-]?\d+)?")
 _POINT = re.compile(r"[+-]?\d*\.\d+([eE][+-]?\d+)?")
+_EITHER = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}")  # a decimal, or thousands
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3}){2}")  # of four parts are addresses, too
 
 
 class Form(NamedTuple):
@@ -85,22 +87,37 @@ class _Kept(io.RawIOBase):
         return len(found)
 
 
-def looked_at(path: str | Path, opened: Callable[[], IO[bytes]], notes: list[str]) -> Form:
-    """How the file is written, from one pass over its bytes and one over its rows."""
+def looked_at(
+    path: str | Path,
+    opened: Callable[[], IO[bytes]],
+    notes: list[str],
+    *,
+    least: int = 2,
+    decimal: str | None = None,
+) -> Form:
+    """How the file is written, from one pass over its bytes and one over its rows.
+
+    Args:
+        path: as errors name it.
+        opened: gives its bytes.
+        notes: what was guessed is added here.
+        least: columns that it must have.
+        decimal: the mark to take where its numbers do not tell, that of the model's own table.
+    """
     try:
         encoding = _encoding(path, opened, notes)
         with as_text(opened, encoding) as file:
             sample = file.read(LOOK)
         if not sample.strip():
             raise Refused(f"{path}: is empty")
-        delimiter = _delimiter(sample)
+        delimiter = _delimiter(sample, ";" if decimal == "," else ",")
         with as_text(opened, encoding) as file:
-            names = _check_rows(path, file, delimiter)
+            names = _check_rows(path, file, delimiter, least)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise Refused(f"{path}: a damaged gzip file ({error})") from None
-    if delimiter != ",":
+    if delimiter != "," and len(names) > 1:
         notes.append(f"{path}: columns are separated by {DELIMITERS[delimiter]}")
-    decimal = _decimal(sample, delimiter)
+    decimal = _decimal(path, sample, delimiter, notes, decimal)
     if decimal == ",":
         notes.append(f"{path}: numbers have a decimal comma")
     return Form(opened, encoding, delimiter, names, decimal)
@@ -151,12 +168,15 @@ def _encoding(path: str | Path, opened: Callable[[], IO[bytes]], notes: list[str
 # -- rows
 
 
-def _delimiter(sample: str) -> str:
-    """The mark that splits the first rows into the same number of cells, of two or more."""
+def _lines(sample: str) -> list[str]:
     lines = sample.splitlines(keepends=True)
-    if len(lines) > 2 and len(sample) >= LOOK:
-        lines = lines[:-1]  # the last is cut
-    best, choice = (0.0, 0), ","
+    return lines[:-1] if len(lines) > 2 and len(sample) >= LOOK else lines  # the last is cut
+
+
+def _delimiter(sample: str, default: str) -> str:
+    """The mark that splits the first rows into the same number of cells, of two or more."""
+    lines = _lines(sample)
+    best, choice = (0.0, 0), default
     for delimiter in DELIMITERS:
         try:
             rows = [r for r in csv.reader(lines[:200], delimiter=delimiter) if r]
@@ -168,34 +188,43 @@ def _delimiter(sample: str) -> str:
     return choice
 
 
-def _decimal(sample: str, delimiter: str) -> str:
+def _decimal(
+    path: str | Path, sample: str, delimiter: str, notes: list[str], default: str | None
+) -> str:
     """The decimal mark; a comma only where it does not split cells.
 
-    Marks of thousands are left to whoever sees a whole column: "1.234" alone may be either.
+    "1.234" may be either and tells nothing; "1.234.567" has marks of thousands.
     """
     if delimiter == ",":
         return "."
     try:
-        rows = list(csv.reader(sample.splitlines(keepends=True)[1:-1] or [], delimiter=delimiter))
+        rows = list(csv.reader(_lines(sample)[1:], delimiter=delimiter))
     except csv.Error:
         return "."
     cells = [cell.strip() for row in rows[:2000] for cell in row]
-    commas = sum(bool(_COMMA.fullmatch(cell)) for cell in cells)
-    points = sum(bool(_POINT.fullmatch(cell)) for cell in cells)
+    either = [cell for cell in cells if _EITHER.fullmatch(cell)]
+    commas = sum(bool(_COMMA.fullmatch(cell) or _THOUSANDS.fullmatch(cell)) for cell in cells)
+    points = sum(bool(_POINT.fullmatch(cell)) for cell in cells) - len(either)
+    if commas == points == 0:
+        if either and default != ",":
+            notes.append(f"{path}: {either[0]} is read as a decimal; it may be thousands")
+        return default or "."
     return "," if commas > points else "."
 
 
-def _check_rows(path: str | Path, file: IO[str], delimiter: str) -> list[str]:
+def _check_rows(path: str | Path, file: IO[str], delimiter: str, least: int) -> list[str]:
     """The column names; every row must have a cell for each of them."""
     names: list[str] = []
     rows, before = 0, csv.field_size_limit(LONGEST)
     try:
-        reader = csv.reader(file, delimiter=delimiter, skipinitialspace=True, strict=True)
+        last = _Last(file)
+        reader = csv.reader(last, delimiter=delimiter, skipinitialspace=True, strict=True)
         for row in reader:
-            if not row or (len(row) == 1 and not row[0].strip()):
+            # pandas passes over a blank line, but "" is a cell to it
+            if not row or (len(row) == 1 and not row[0].strip() and '"' not in last.line):
                 continue
             if not names:
-                names = checked_names(path, row)
+                names = checked_names(path, row, least)
                 continue
             rows += 1
             if len(row) != len(names):
@@ -212,9 +241,23 @@ def _check_rows(path: str | Path, file: IO[str], delimiter: str) -> list[str]:
     return names
 
 
-def checked_names(path: str | Path, row: list[str]) -> list[str]:
+class _Last:
+    """Lines, of which the last is remembered."""
+
+    def __init__(self, file: IO[str]):
+        self._file, self.line = file, ""
+
+    def __iter__(self) -> "_Last":
+        return self
+
+    def __next__(self) -> str:
+        self.line = next(self._file)
+        return self.line
+
+
+def checked_names(path: str | Path, row: list[str], least: int = 2) -> list[str]:
     names = [cell.strip() or f"column {i}" for i, cell in enumerate(row, start=1)]
-    if len(names) == 1:
+    if len(names) < least:
         marks = ", ".join(DELIMITERS.values())
         raise Refused(
             f"{path}: has one column, {short(names[0])}; a table needs a target and something to "

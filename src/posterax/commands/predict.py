@@ -41,31 +41,37 @@ def predict_table(
         data: a CSV or Parquet file.
         level: the mass of the interval from ``low`` to ``high``, in regression.
         samples: posterior draws (default: the model's own).
-        keep: columns of the data to put before the predictions.
+        keep: columns of the data to put before the predictions, as text, as a CSV has them.
         all_columns: keep all of them.
         notes: what is new in the data is added here when all blocks are through.
         rows: of a block.
     """
-    from .reading import BLOCK, read_blocks
+    import pandas as pd
+
+    from .reading import BLOCK, as_fitted, read_blocks
     from .targets import list_of_names
 
     if not 0 < level < 1:
         raise Refused(f"--level must lie between 0 and 1, got {level:g}", 2)
     estimator = load_estimator(model)
     columns = getattr(estimator, "columns_", None)
-    text = columns.text if columns else []
-    notes, counts, total = [] if notes is None else notes, Counter[tuple[str, str]](), 0
-    for block in read_blocks(data, notes, text=text, rows=rows or BLOCK):
-        kept = [*block.columns] if all_columns else list_of_names(block, keep, "--keep")
+    notes, counts = [] if notes is None else notes, Counter[tuple[str, str]]()
+
+    def chosen(names: list[str]) -> list[str]:
+        return names if all_columns else list_of_names(pd.DataFrame(columns=names), keep, "--keep")
+
+    options = as_fitted(estimator) | {"rows": rows or BLOCK, "least": 1, "keep": chosen}
+    for block, kept in read_blocks(data, notes, **options):
         X = _inputs(estimator, block, data)
         if columns is not None:
             counts += columns.look(X)
         found = _answers(estimator, X, level, samples)
-        total += len(block)
-        yield _beside(block[kept], found)
-    target = getattr(estimator, "card_", {}).get("target")
-    counts.pop(("extra", str(target)), None)
-    notes += tell_new(counts, total)
+        yield _beside(kept, found)
+    card = getattr(estimator, "card_", {})
+    for name in (card.get("target"), card.get("settings", {}).get("weight")):
+        counts.pop(("extra", str(name)), None)
+    kinds = {column.name: column.kind for column in columns.columns} if columns else {}
+    notes += tell_new(counts, kinds)
 
 
 def load_estimator(model: str | Path) -> Any:
@@ -84,18 +90,29 @@ def load_estimator(model: str | Path) -> Any:
     return found
 
 
-def tell_new(counts: Counter[tuple[str, str]], rows: int) -> list[str]:
-    """What ``Columns.look`` counted, in words."""
+def tell_new(counts: Counter[tuple[str, str]], kinds: dict[str, str]) -> list[str]:
+    """What ``Columns.look`` counted, in words; ``kinds`` of the columns by name."""
+    from .targets import counted
+
     words = {
-        "unseen": "cells hold a text that was rare or not there at fit",
-        "gap": "cells are missing, where none was at fit: the fit's median stands in",
-        "unreadable": "cells cannot be read and count as missing",
+        "unseen": ("holds", "hold", "a text that was rare or not there at fit"),
+        "gap": ("is missing", "are missing", "where none was at fit: "),
+        "unreadable": ("cannot be read and counts", "cannot be read and count", "as missing"),
     }
-    found = [
-        f"column {name!r}: {count:,} {words[what]}"
-        for (what, name), count in sorted(counts.items())
-        if what in words
-    ]
+    instead = {
+        "category": "counts as a rare text, or as none of the known ones",
+        "boolean": "the fit's more frequent value stands in",
+    }
+    found = []
+    for (what, name), count in sorted(counts.items()):
+        if what not in words:
+            continue
+        one, many, rest = words[what]
+        cells = counted(count, f"cell {one}", f"cells {many}")
+        if what == "gap":
+            cells += ","
+            rest += instead.get(kinds.get(name, ""), "the fit's median stands in")
+        found.append(f"column {name!r}: {cells} {rest}")
     extra = sorted(name for what, name in counts if what == "extra")
     if extra:
         shown = ", ".join(map(repr, extra[:5])) + (", …" if len(extra) > 5 else "")
@@ -131,8 +148,8 @@ def predict(
 
     Regression gives mean, std, epistemic_std (what more data would cure), aleatoric_std (noise),
     low and high. Classes give predicted, its probability, epistemic and aleatoric parts of the
-    entropy (in nats) and p_CLASS for each class. Text that a spreadsheet would run as a formula
-    gets a ' in front.
+    entropy (in nats) and p_CLASS for each class. Kept columns are the text of the file; what a
+    spreadsheet would run as a formula gets a ' in front.
     """
     from .writing import check_out, whole_file
 
@@ -222,7 +239,9 @@ def _beside(kept: Any, found: Any) -> Any:
     for name in both.columns:
         if not pd.api.types.is_numeric_dtype(both[name].dtype):
             both[name] = both[name].astype(object).map(safe_text, na_action="ignore")
-    return both.rename(columns=safe_text)
+    both = both.rename(columns=safe_text)
+    both.attrs["kept"] = kept.shape[1]
+    return both
 
 
 def _counted(blocks: Iterator[Any], quiet: bool) -> Iterator[Any]:
@@ -243,7 +262,12 @@ def _counted(blocks: Iterator[Any], quiet: bool) -> Iterator[Any]:
 
 def _write_csv(blocks: Iterator[Any], file: IO[str]) -> None:
     for i, block in enumerate(blocks):
-        block.to_csv(file, index=False, header=i == 0, lineterminator="\n", float_format="%.7g")
+        rounded = block.copy()  # of predictions, seven digits; what was kept is not ours to round
+        for place in range(block.attrs["kept"], block.shape[1]):
+            column = block.iloc[:, place]
+            if column.dtype.kind == "f":
+                rounded.isetitem(place, column.map("{:.7g}".format))
+        rounded.to_csv(file, index=False, header=i == 0, lineterminator="\n")
 
 
 def _write_json(blocks: Iterator[Any], file: IO[str]) -> None:

@@ -1,6 +1,7 @@
 """``posterax prune``: the same model without the weights of which it knows least."""
 
 import copy
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -90,7 +91,6 @@ def _pruned(
     from ..files import load
     from ..posteriors import Draws, GaussianMixture
     from ..pruning import compact, report
-    from ..pruning import prune as without
 
     held = load(model)
     estimator = hasattr(held, "posterior_")
@@ -99,10 +99,10 @@ def _pruned(
         from .facts import table_for
 
         card = getattr(held, "card_", {})
-        X, y = table_for(held, data, target or card.get("target"), notes)
+        X, y, weight = table_for(held, data, target or card.get("target"), notes)
         if y is None:
             raise Refused("--target: name the column of --data that the model predicts", 2)
-        rows = (X, y)
+        rows = (X, y, weight)
         if how["tolerance"] is not None:
             how["validation"] = _validation(held, X, y)
     if isinstance(before, GaussianMixture | Draws):
@@ -110,13 +110,13 @@ def _pruned(
             "its members or draws have different weights, so that few are small in all of them: "
             "one Gaussian (posterax fit --method ivon) can lose far more"
         )
-    pruned = without(before, by="magnitude" if by_magnitude else "signal_to_noise", **how)
+    pruned = _without(before, by_magnitude, how)
     if pruned.record.settings["pruning"].get("fraction") == 0:
         notes.append("no weight could be removed within the tolerance")
     try:
         pruned = compact(pruned)
     except ValueError as error:
-        notes.append(f"sparse, with all its units: {error}")
+        notes.append(f"sparse, with all its units: {_reason(error)}")
     small = pruned
     if estimator:
         small = copy.copy(held)
@@ -139,6 +139,24 @@ def _pruned(
     small.save(out)
     told["bytes"] = {"before": model.stat().st_size, "after": out.stat().st_size}
     return told
+
+
+def _without(posterior: Any, by_magnitude: bool, how: dict[str, Any]) -> Any:
+    """The posterior, pruned; advice for Python becomes advice for a shell."""
+    from ..pruning import prune as without
+
+    try:
+        return without(posterior, by="magnitude" if by_magnitude else "signal_to_noise", **how)
+    except ValueError as error:
+        if "px." not in str(error):
+            raise
+        other = "" if by_magnitude else ", or prune --by-magnitude"
+        raise Refused(f"{_reason(error)}; fit again with --method ivon{other}") from None
+
+
+def _reason(error: ValueError) -> str:
+    """What is wrong, without the advice that follows."""
+    return re.split(r"; |: ", str(error).partition(": ")[2])[0] or str(error)
 
 
 def _validation(held: Any, X: Any, y: Any) -> tuple[Any, Any]:
@@ -200,4 +218,4 @@ def _show(found: dict[str, Any]) -> None:
 def _ends(score: tuple[float, float, float]) -> str:
     from .showing import words
 
-    return f"{words(score[1])} to {words(score[2])}"
+    return f"{words(score[1])} to {words(score[2])}" if score[1] == score[1] else ""

@@ -5,8 +5,9 @@ number of cells, since pandas fills short rows and makes an index of long ones, 
 """
 
 import gzip
+import re
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import IO, Any
@@ -14,16 +15,28 @@ from typing import IO, Any
 import numpy as np
 import pandas as pd
 
+from ..tables.cells import ADDRESS, AGREE
 from . import Refused
 from .lines import Form, Source, as_text, checked_names, looked_at, short
 from .targets import Parts, Task, recognise_task, split_target
 
-__all__ = ["Parts", "Task", "read_blocks", "read_table", "recognise_task", "split_target"]
+__all__ = [
+    "Parts",
+    "Task",
+    "read_blocks",
+    "read_for",
+    "read_table",
+    "recognise_task",
+    "split_target",
+]
 
 # cells that hold nothing
 MISSING = ["", "?", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "null", "NULL", "None"]
 LARGEST = 1e100  # of a number: squares of larger ones overflow
 BLOCK = 20_000  # rows at a time
+# with decimal commas: a number, and one with marks of thousands
+_NUMBER = re.compile(r"[+-]?(\d+|[1-9]\d{0,2}(\.\d{3})+)(,\d+)?([eE][+-]?\d+)?")
+_MARKED = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+(,\d+)?")
 _MAGIC = {
     b"PK\x03\x04": "an Excel or zip file: save the table as CSV",
     b"%PDF": "a PDF file: save the table as CSV",
@@ -32,46 +45,84 @@ _MAGIC = {
 
 
 def read_table(
-    path: str | Path, notes: list[str] | None = None, *, text: Collection[str] = ()
+    path: str | Path,
+    notes: list[str] | None = None,
+    *,
+    text: Collection[str] | None = None,
+    decimal: str | None = None,
+    least: int = 2,
 ) -> pd.DataFrame:
     """A data frame of a .csv, .csv.gz, .tsv or .parquet file, or of CSV on standard input (-).
 
     Args:
         path: the file.
         notes: what was guessed (encoding, delimiter, decimal mark) is added here, a line each.
-        text: names of columns that are read as text, whatever they look like.
+        text: where the columns are known: names of those that are read as text, whatever they look
+            like.
+        decimal: the decimal mark where the file's numbers do not tell.
+        least: columns that it must have.
+
+    Returns:
+        The table; its ``attrs["decimal"]`` is the mark that was found.
 
     Raises:
         Refused: in one line, for what is no table.
     """
-    blocks = list(read_blocks(path, notes, text=text, rows=None))
-    return blocks[0]
+    given = read_blocks(path, notes, text=text, rows=None, decimal=decimal, least=least)
+    ((frame, _),) = given
+    return frame
+
+
+def read_for(estimator: Any, path: str | Path, notes: list[str] | None = None) -> pd.DataFrame:
+    """A table for a model: every cell as at its fit."""
+    return read_table(path, notes, least=1, **as_fitted(estimator))
+
+
+def as_fitted(estimator: Any) -> dict[str, Any]:
+    """How a model's own table was read, as options of ``read_table``."""
+    columns = getattr(estimator, "columns_", None)
+    data = getattr(estimator, "card_", {}).get("data")
+    decimal = data.get("decimal") if isinstance(data, dict) else None
+    return {"text": columns.text if columns else [], "decimal": "," if decimal == "," else None}
 
 
 def read_blocks(
     path: str | Path,
     notes: list[str] | None = None,
     *,
-    text: Collection[str] = (),
+    text: Collection[str] | None = None,
     rows: int | None = BLOCK,
-) -> Iterator[pd.DataFrame]:
-    """A table in blocks of rows, so that a long one passes in bounded memory."""
+    decimal: str | None = None,
+    least: int = 2,
+    keep: Callable[[list[str]], Sequence[str]] | None = None,
+) -> Iterator[tuple[pd.DataFrame, pd.DataFrame | None]]:
+    """A table in blocks of rows, so that a long one passes in bounded memory.
+
+    Beside each block are the columns that ``keep`` chooses from the names, as the file has them.
+    """
     notes = [] if notes is None else notes
     with closing(Source(path)) as source:
         with source.open() as file:
             start = _first_bytes(path, file)
         if start.startswith(b"PAR1"):
-            yield from _parquet_blocks(path, rows)
+            for block in _parquet_blocks(path, rows, least):
+                yield block, None if keep is None else block[[*keep([*block.columns])]].copy()
             return
         for magic, what in _MAGIC.items():
             if start.startswith(magic):
                 raise Refused(f"{path}: {what}")
-        form = looked_at(path, source.open, notes)
+        form = looked_at(path, source.open, notes, least=least, decimal=decimal)
+        kept = None if keep is None else _parsed(path, form, rows, _as_they_are(keep(form.names)))
         first = 0
-        for block in _parsed(path, form, text, rows):
+        types = {"dtype": {name: "str" for name in text or () if name in form.names}}
+        for block in _parsed(path, form, rows, types | {"na_values": MISSING}):
+            block = _emptied(block)
+            if form.decimal == ",":
+                _without_thousands(path, block, text, notes)
             _check_numbers(path, block, first)
             first += len(block)
-            yield block
+            block.attrs["decimal"] = form.decimal
+            yield block, None if kept is None else next(kept)
 
 
 def _first_bytes(path: str | Path, file: IO[bytes]) -> bytes:
@@ -81,8 +132,13 @@ def _first_bytes(path: str | Path, file: IO[bytes]) -> bytes:
         raise Refused(f"{path}: a damaged gzip file ({error})") from None
 
 
+def _as_they_are(names: Sequence[str]) -> dict[str, Any]:
+    """Options for cells as the file has them: 00045 is no 45."""
+    return {"usecols": [*names], "dtype": "str", "na_filter": False}
+
+
 def _parsed(
-    path: str | Path, form: Form, text: Collection[str], rows: int | None
+    path: str | Path, form: Form, rows: int | None, more: dict[str, Any]
 ) -> Iterator[pd.DataFrame]:
     options: dict[str, Any] = {
         "sep": form.delimiter,
@@ -90,19 +146,18 @@ def _parsed(
         "names": form.names,
         "index_col": False,
         "decimal": form.decimal,
-        "dtype": {name: "str" for name in text if name in form.names},
-        "na_values": MISSING,
         "keep_default_na": False,
         "skipinitialspace": True,
         "low_memory": False,
+        **more,
     }
     try:
         with as_text(form.open, form.encoding) as file:
             if rows is None:
-                yield _emptied(pd.read_csv(file, **options))
+                yield pd.read_csv(file, **options)
                 return
             with pd.read_csv(file, chunksize=rows, **options) as blocks:
-                yield from map(_emptied, blocks)
+                yield from blocks
     except (pd.errors.ParserError, pd.errors.EmptyDataError, OverflowError) as error:
         raise Refused(f"{path}: {error}") from None
 
@@ -115,7 +170,36 @@ def _emptied(frame: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
-def _parquet_blocks(path: str | Path, rows: int | None) -> Iterator[pd.DataFrame]:
+def _without_thousands(
+    path: str | Path, frame: pd.DataFrame, text: Collection[str] | None, notes: list[str]
+) -> None:
+    """Numbers with decimal commas that pandas left as text, since they have points between.
+
+    Before a fit only where a column agrees, and after it in all that are no text to the model.
+    """
+    for name, column in frame.items():
+        if pd.api.types.is_numeric_dtype(column.dtype) or column.dtype == bool:
+            continue
+        if text is not None and name in text:
+            continue
+        cells = column.dropna().astype(str).str.strip()
+        numbers = cells[cells.map(lambda cell: bool(_NUMBER.fullmatch(cell)))]
+        marked = numbers[numbers.map(lambda cell: bool(_MARKED.fullmatch(cell)))]
+        alike = len(marked) and len(numbers) >= AGREE * len(cells)
+        alike = alike and not cells.map(lambda cell: bool(ADDRESS.fullmatch(cell))).all()
+        if not len(numbers) or (text is None and not alike):
+            continue
+        plain = numbers.str.replace(".", "", regex=False).str.replace(",", ".", regex=False)
+        column = column.astype(object)
+        column[numbers.index] = plain.astype(float) if len(numbers) == len(cells) else plain
+        frame[name] = column.infer_objects()
+        if len(marked):
+            note = f"{path}: column {short(name)} has points as marks of thousands"
+            if note not in notes:
+                notes.append(note)
+
+
+def _parquet_blocks(path: str | Path, rows: int | None, least: int) -> Iterator[pd.DataFrame]:
     if str(path) == "-":
         raise Refused("-: Parquet cannot be read from standard input; name the file")
     try:
@@ -130,14 +214,14 @@ def _parquet_blocks(path: str | Path, rows: int | None) -> Iterator[pd.DataFrame
         with pq.ParquetFile(path) as file:
             if file.metadata.num_rows == 0:
                 raise Refused(f"{path}: has columns but no rows")
-            if file.metadata.num_columns < 2:
+            if file.metadata.num_columns < least:
                 raise Refused(f"{path}: has one column; a table needs a target and more")
             blocks = file.iter_batches(rows or max(1, file.metadata.num_rows))
             for batch in blocks:
                 block = batch.to_pandas()
                 if block.index.name is not None:
                     block = block.reset_index()
-                block.columns = checked_names(path, [str(name) for name in block.columns])
+                block.columns = checked_names(path, [str(name) for name in block.columns], least)
                 _check_cells(path, block)
                 _check_numbers(path, block, 0)
                 yield block

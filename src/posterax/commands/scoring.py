@@ -1,22 +1,26 @@
-"""How well an estimator does on rows it has not seen, with bootstrap intervals."""
+"""How well an estimator does on rows it has not seen, with intervals."""
 
 from typing import Any
 
 import numpy as np
 
-from .. import metrics
+from .. import _chance, metrics
 from . import Refused
 
-__all__ = ["LEVEL", "LOWER_IS_BETTER", "Scores", "baseline", "labels", "score"]
+__all__ = ["LEVEL", "LOWER_IS_BETTER", "Scores", "baseline", "by_chance", "labels", "score"]
 
-Scores = dict[str, tuple[float, float, float]]  # value, and the ends of its 95 % interval
+Scores = dict[str, tuple[float, float, float]]  # value, and the ends of its 95 % interval, or NaN
 LEVEL = 0.9  # of the interval whose coverage is counted
 RESAMPLES = 500
+SHARES = ("coverage", "error")
 LOWER_IS_BETTER = ("nll", "rmse", "mae", "error", "brier", "calibration_error", "width")
 
 
 def score(estimator: Any, X: Any, y: Any, weight: Any = None, *, seed: int = 0) -> Scores:
-    """Scores by name, each with an interval that holds 95 % of its values over resampled rows.
+    """Scores by name, each with a 95 % interval.
+
+    Of shares that is Wilson's, of other means the percentiles of resampled rows. The calibration
+    error has none, since it is larger in every resample: ``by_chance`` has what to compare it with.
 
     Regression: ``nll``, ``rmse``, ``mae``, ``coverage`` of the 90 % interval and its mean
     ``width``, ``calibration_error``, the root of ``px.metrics.quantile_calibration_error``, so that
@@ -38,30 +42,47 @@ def score(estimator: Any, X: Any, y: Any, weight: Any = None, *, seed: int = 0) 
             continue
         for name, found in each(rows, weight[rows]).items():
             drawn[name].append(found)
-    ends = {name: np.quantile(found, [0.025, 0.975]) for name, found in drawn.items()}
-    # resampled calibration errors lie too high: their interval is made to hold the value
-    return {
-        name: (float(v), float(min(ends[name][0], v)), float(max(ends[name][1], v)))
-        for name, v in value.items()
-    }
+    scores: Scores = {}
+    for name, v in value.items():
+        low, high = np.quantile(drawn[name], [0.025, 0.975])
+        if name in SHARES:
+            low, high = _chance.wilson(v, _chance.effective(weight))
+        elif name == "calibration_error":
+            low = high = np.nan
+        scores[name] = float(v), float(low), float(high)
+    return scores
 
 
-def baseline(y: Any, y_new: Any) -> dict[str, float]:
+def by_chance(estimator: Any, X: Any, weight: Any = None) -> dict[str, float]:
+    """The calibration error that a calibrated model stays below in 95 % of cases."""
+    weight = np.ones(len(X)) if weight is None else np.asarray(weight, np.float64)
+    if hasattr(estimator, "classes_"):
+        return {"calibration_error": _chance.of_classes(estimator.predict_proba(X), weight)}
+    return {"calibration_error": _chance.of_quantiles(_chance.effective(weight))}
+
+
+def baseline(y: Any, y_new: Any, weight: Any = None, weight_new: Any = None) -> dict[str, float]:
     """What is reached without looking at the inputs: by mean and deviation, or frequencies."""
     y, y_new = np.asarray(y), np.asarray(y_new)
+    weight = np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
+
+    def average(values: Any) -> float:
+        return float(np.average(values, weights=weight_new))
+
     if y.dtype.kind == "f":
-        mean, std = y.mean(), y.std()
+        mean = np.average(y, weights=weight)
+        std = np.sqrt(np.average((y - mean) ** 2, weights=weight))
         error = y_new - mean
-        nll = np.mean(0.5 * (error / std) ** 2) + np.log(std * np.sqrt(2 * np.pi))
-        return {"nll": float(nll), "rmse": float(np.sqrt(np.mean(error**2)))}
-    names, counts = np.unique(y.astype(str), return_counts=True)
-    share = dict(zip(names.tolist(), (counts / counts.sum()).tolist(), strict=True))
-    likely = [share.get(str(label), 1 / (len(y) + 1)) for label in y_new.astype(str)]
+        nll = average(0.5 * (error / std) ** 2) + np.log(std * np.sqrt(2 * np.pi))
+        return {"nll": float(nll), "rmse": average(error**2) ** 0.5}
+    names, place = np.unique(y.astype(str), return_inverse=True)
+    counts = np.bincount(place, weight)
+    least = 1 / (len(y) + 1)  # of a class that is not there
+    share = np.maximum(counts / counts.sum(), least)
+    known = dict(zip(names.tolist(), share.tolist(), strict=True))
+    likely = [known.get(str(label), least) for label in y_new.astype(str)]
     common = names[np.argmax(counts)]
-    return {
-        "nll": float(-np.mean(np.log(likely))),
-        "error": float(np.mean(y_new.astype(str) != common)),
-    }
+    return {"nll": -average(np.log(likely)), "error": average(y_new.astype(str) != common)}
 
 
 def labels(classes: np.ndarray, y: Any) -> np.ndarray:

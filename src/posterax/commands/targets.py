@@ -1,6 +1,8 @@
 """The target of a table: found, taken out, and recognised as numbers or as classes."""
 
 import difflib
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -9,7 +11,7 @@ import pandas as pd
 from ..tables.cells import as_dates, as_numbers, texts
 from . import Refused
 
-__all__ = ["Parts", "Task", "recognise_task", "split_target"]
+__all__ = ["Parts", "Task", "as_labels", "counted", "found", "recognise_task", "split_target"]
 
 Task = Literal["regression", "classification"]
 LEAST_ROWS = 10
@@ -27,8 +29,12 @@ class Parts(NamedTuple):
     left_out: int  # rows without a target
 
 
-def recognise_task(y: Any, asked: str | None = None) -> tuple[Task, str]:
+def recognise_task(
+    y: Any, asked: str | None = None, lines: Sequence[int] | None = None
+) -> tuple[Task, str]:
     """Regression or classification, and why; ``asked`` decides where it is given.
+
+    ``lines`` are those of the file, to name a cell by.
 
     Example:
         >>> from posterax.commands.targets import recognise_task
@@ -42,11 +48,11 @@ def recognise_task(y: Any, asked: str | None = None) -> tuple[Task, str]:
         raise Refused(f"--task must be regression or classification, got {asked!r}", 2)
     values = np.unique(y.astype(str) if y.dtype == object else y)
     text = y.dtype.kind not in "biuf"
+    stray = _stray(y, lines) if text else ""
     if asked == "regression" or (asked is None and not text and not _classes(y, values)):
         if text:
-            raise Refused(
-                f"--task regression needs numbers, but the target holds {str(y[0])[:40]!r}"
-            )
+            holds = stray or f"the target holds {str(y[0])[:40]!r}"
+            raise Refused(f"--task regression needs numbers, but {holds}")
         if asked:
             return "regression", "--task says so"
         fractions = y.dtype.kind == "f" and np.any(y != np.round(y))
@@ -55,12 +61,25 @@ def recognise_task(y: Any, asked: str | None = None) -> tuple[Task, str]:
     if len(values) > MOST_CLASSES or (len(values) > 2 and len(values) > len(y) / 2):
         raise Refused(
             f"the target has {len(values):,} different values in {len(y):,} rows: too many for "
-            "classes" + ("" if text else "; --task regression treats them as numbers")
+            "classes"
+            + ("" if text else "; --task regression treats them as numbers")
+            + (f", and no numbers, since {stray}" if stray else "")
         )
     if asked:
         return "classification", "--task says so"
     kind = {"b": "yes or no"}.get(y.dtype.kind, f"{len(values)} different whole numbers")
-    return "classification", "the target holds " + ("text" if text else kind)
+    kind = ("text" + (f": {stray}" if stray else "")) if text else kind
+    return "classification", "the target holds " + kind
+
+
+def _stray(y: np.ndarray, lines: Sequence[int] | None) -> str:
+    """Which cell keeps a column from being numbers, where most of the others are."""
+    cells = pd.Series(y).astype(str)
+    odd = np.flatnonzero(pd.to_numeric(cells, errors="coerce").isna())
+    if not 0 < len(odd) <= len(y) / 10 or len(y) < 10:
+        return ""
+    where = f"row {odd[0] + 1}" if lines is None else f"line {lines[odd[0]]}"
+    return f"{cells.iloc[odd[0]][:40]!r} in {where} is no number"
 
 
 def _classes(y: np.ndarray, values: np.ndarray) -> bool:
@@ -78,7 +97,7 @@ def split_target(
     ignore: str | list[str] | None = None,
     weight: str | None = None,
     *,
-    least_rows: int = LEAST_ROWS,
+    scoring: bool = False,
 ) -> Parts:
     """The columns to learn from, the target and the weights.
 
@@ -87,7 +106,7 @@ def split_target(
         target: name of the column to predict.
         ignore: names of columns to leave out, a list or separated by commas.
         weight: name of the column that says how often a row counts.
-        least_rows: fewer with a target are refused.
+        scoring: the rows are not to be learned from, so that one is enough.
     """
     unused = list_of_names(frame, ignore, "--ignore")
     target = found(frame, target, "--target")
@@ -98,20 +117,23 @@ def split_target(
     if missing.all():
         raise Refused(f"the target {target!r} has no values")
     if missing.any():
-        notes.append(f"{missing.sum():,} rows have no {target!r} and are left out")
-    if target in unused or (weight is not None and weight == target):
+        rows = counted(int(missing.sum()), "row has", "rows have")
+        left = "is" if missing.sum() == 1 else "are"
+        notes.append(f"{rows} no {target!r} and {left} left out")
+    weight = None if weight is None else found(frame, weight, "--weight")
+    if target in unused or weight == target:
         raise Refused(f"{target!r} is the target: it cannot be ignored or be the weight", 2)
     weights = None
     if weight is not None:
-        weight = found(frame, weight, "--weight")
         dropped.append(weight)
         weights = _weights(frame[weight][~missing], weight)
     y = _values(column[~missing], target, notes)
-    if len(y) < least_rows:
+    if len(y) < LEAST_ROWS and not scoring:
         raise Refused(
-            f"{len(y)} rows have a target; {least_rows} are the least to learn anything from"
+            f"{counted(len(y), 'row has', 'rows have')} a target; {LEAST_ROWS} are the least to "
+            "learn anything from"
         )
-    if len(pd.unique(y)) == 1:
+    if len(pd.unique(y)) == 1 and not scoring:
         raise Refused(f"the target {target!r} is {str(y[0])[:40]!r} in every row: nothing to learn")
     X = frame.loc[~missing].drop(columns=dropped).reset_index(drop=True)
     if X.shape[1] == 0:
@@ -134,6 +156,17 @@ def found(frame: pd.DataFrame, name: str, option: str) -> str:
     raise Refused(f"{option}: no column {name!r}; {hint}", 2)
 
 
+def in_full(
+    frame: pd.DataFrame, target: str, ignore: str | list[str] | None, weight: str | None
+) -> tuple[str, list[str] | None, str | None]:
+    """The names that target, columns to ignore and weight have in the table."""
+    return (
+        found(frame, target, "--target"),
+        list_of_names(frame, ignore, "--ignore") or None,
+        None if weight is None else found(frame, weight, "--weight"),
+    )
+
+
 def list_of_names(frame: pd.DataFrame, names: str | list[str] | None, option: str) -> list[str]:
     """Columns by name; a name may hold a comma itself."""
     if names is None:
@@ -142,6 +175,36 @@ def list_of_names(frame: pd.DataFrame, names: str | list[str] | None, option: st
         whole = names in map(str, frame.columns)
         names = [names] if whole else [name.strip() for name in names.split(",") if name.strip()]
     return [found(frame, name, option) for name in names]
+
+
+def counted(count: int, one: str, many: str) -> str:
+    """A number with its noun.
+
+    Example:
+        >>> from posterax.commands.targets import counted
+        >>> counted(1, "row", "rows"), counted(1200, "row", "rows")
+        ('1 row', '1,200 rows')
+    """
+    return f"{count:,} {one if count == 1 else many}"
+
+
+def as_labels(y: np.ndarray, classes: Any) -> np.ndarray:
+    """Labels of another file as those that were fitted: there 1, 1.0 and "1" may be the same.
+
+    Example:
+        >>> import numpy as np
+        >>> from posterax.commands.targets import as_labels
+        >>> as_labels(np.array([1, 0]), ["0.0", "1.0", "no"]).tolist()
+        ['1.0', '0.0']
+    """
+    known = {label: label for label in np.asarray(classes).tolist()}
+    for label in [*known]:
+        known.setdefault(str(label), label)
+        with suppress(ValueError):
+            known.setdefault(float(label), label)
+    found = [known.get(label, known.get(str(label), label)) for label in y.tolist()]
+    seen = set(known.values()) >= set(found)
+    return np.array(found, dtype=np.asarray(classes).dtype if seen else object)
 
 
 def _values(column: pd.Series, name: str, notes: list[str]) -> np.ndarray:
@@ -160,8 +223,13 @@ def _values(column: pd.Series, name: str, notes: list[str]) -> np.ndarray:
         read = as_numbers(column)
         if read is None or read.odd:
             return texts(column).to_numpy(dtype=object)
-        notes.append(f"the target {name!r} is text that holds numbers ({read.said})")
+        if column.astype(str).str.fullmatch(r"\d{16,}").any():  # a float would round them
+            return texts(column).to_numpy(dtype=object)
+        how = f" ({read.said})" if read.said else ""
+        notes.append(f"the target {name!r} is text that holds numbers{how}")
         column = read.values
+    if pd.api.types.is_integer_dtype(column.dtype):
+        return column.to_numpy(dtype="uint64" if column.max() >= 2**63 else "int64")
     numbers = column.to_numpy(dtype=np.float64)
     whole = np.all(numbers == np.round(numbers)) and np.all(np.abs(numbers) < 2**53)
     return numbers.astype(np.int64) if whole else numbers

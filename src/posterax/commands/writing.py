@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from . import Refused
 
 __all__ = ["check_out", "plain", "safe_text", "to_json", "whole_file", "write_whole"]
 
+_HARMLESS = re.compile(r"[+-]\d[\d., ]*")  # no formula: -1,5 and +41 31
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet would run
 
 
@@ -91,19 +93,28 @@ _NAMES = {
 }
 
 
+_PREDICTED = (  # columns of predictions, in their order
+    b"mean,std,epistemic_std,aleatoric_std,low,high",
+    b"predicted,probability,epistemic,aleatoric",
+)
+
+
 def _is_our(path: Path, what: str) -> bool:
     with path.open("rb") as file:
-        start = file.read(4096)
+        start = file.read(1 << 16)
     if what == "model":
         size = struct.unpack("<Q", start[:8])[0] if len(start) >= 8 else 0
         return 2 < size < 2**40 and start[8:9] == b"{" and b'"posterax"' in start
     if what == "report":
-        return start.lstrip().lower().startswith(b"<!doctype html")
-    first = start.split(b"\n")[0] if start[:1] != b"[" else start
-    if what == "predictions":
-        both = ((b"mean", b"epistemic_std"), (b"predicted", b"probability"))
-        return any(all(word in first for word in words) for words in both)
-    return b"method" in first
+        return b'<meta name="generator" content="posterax' in start
+    if what == "table":
+        return start.startswith(b"method,nll,nll_standard_error,")
+    if start[:1] == b"[":  # of --json
+        return start == b"[]\n" or any(
+            all(b'"' + word + b'": ' in start for word in words.split(b",")) for words in _PREDICTED
+        )
+    head = b"," + start.split(b"\n")[0].rstrip() + b","
+    return any(b"," + words + b"," in head for words in _PREDICTED)
 
 
 def safe_text(value: Any) -> Any:
@@ -115,6 +126,8 @@ def safe_text(value: Any) -> Any:
         ("'=1+1", '-5', 'plain')
     """
     if not isinstance(value, str) or not value.lstrip(" ").startswith(_FORMULA):
+        return value
+    if _HARMLESS.fullmatch(value):
         return value
     try:
         float(value)

@@ -69,13 +69,7 @@ class GaussianMixture(Posterior):
         return jax.tree.map(lambda a: a[identity.component], self.state)
 
     def moments(self) -> tuple[Parameters, Parameters]:
-        mean = jax.tree.map(lambda m: jnp.mean(m, 0), self.mu)
-        within = jax.tree.map(
-            lambda m, r: 0 if r is None else jnp.mean(jnp.square(softplus(r)), 0),
-            self.mu, self.rho,
-        )  # fmt: skip
-        std = jax.tree.map(lambda m, v: jnp.sqrt(jnp.var(m, 0) + v), self.mu, within)
-        return mean, std
+        return _moments(self.mu, self.rho)
 
     def log_prob(self, parameters: Parameters) -> jax.Array:
         """log (1/M) Σₘ ∏ᵢ N(wᵢ | μₘᵢ, σₘᵢ²)."""
@@ -89,3 +83,12 @@ class GaussianMixture(Posterior):
             f"GaussianMixture has {self.members} components at different modes, which no single "
             "Gaussian describes: use posterior.component(i).as_prior(), one at a time"
         )
+
+
+@jax.jit  # apart, each operation would be a program of its own for every shape
+def _moments(mu: Parameters, rho: Parameters) -> tuple[Parameters, Parameters]:
+    def deviation(m: jax.Array, r: jax.Array | None) -> jax.Array:
+        within = 0 if r is None else jnp.mean(jnp.square(softplus(r)), 0)
+        return jnp.sqrt(jnp.var(m, 0) + within)
+
+    return jax.tree.map(lambda m: jnp.mean(m, 0), mu), jax.tree.map(deviation, mu, rho)

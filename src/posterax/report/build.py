@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._course import temperatures
 from . import checks, classes, data, pruned, recipe, regression, rows
 from . import scores as scoring
 from .page import Finding, Level, Section
@@ -130,7 +131,7 @@ def _sections(
     if subject.classifies:
         middle = [classes.calibration(subject, measured), classes.uncertainty(subject)]
     else:
-        middle = [regression.calibration(subject), regression.uncertainty(subject)]
+        middle = [regression.calibration(subject, measured), regression.uncertainty(subject)]
     return [
         data.section(subject, card),
         scoring.section(subject, measured),
@@ -160,6 +161,7 @@ def _sentence(subject: Subject) -> str:
     members = getattr(posterior, "members", None)
     if type(posterior).__name__ == "GaussianMixture":
         method = f"Bayes by Backprop (an ensemble of {members})"
+    method += _tempered(posterior)
     columns = "" if subject.train_x is None else f" and {many(subject.train_x.shape[1], 'column')}"
     task = {
         "classification": f"{subject.target}, one of {len(subject.classes)} classes",
@@ -183,6 +185,17 @@ def _sentence(subject: Subject) -> str:
     )
 
 
+def _tempered(posterior: Any) -> str:
+    """How the KL was weighed, where not by 1."""
+    if posterior.record is None or "kl" not in posterior.history:
+        return ""
+    weights = temperatures(posterior.record.settings.get("method"))
+    low, high = f"{min(weights):.3g}", f"{max(weights):.3g}"
+    if (low, high) == ("1", "1"):
+        return ""
+    return f" with its KL weighed by {low if low == high else f'{low} to {high}'}"
+
+
 def _tiles(subject: Subject, measured: dict[str, scoring.Score]) -> list[dict[str, str]]:
     """The three numbers that matter."""
     if subject.classifies:
@@ -194,11 +207,11 @@ def _tiles(subject: Subject, measured: dict[str, scoring.Score]) -> list[dict[st
         score = measured[name]
         base = "" if score.baseline is None else f"baseline {score.write(score.baseline)}"
         if name.startswith("Coverage"):
-            base = f"should be {percent(LEVEL)}"
+            base = f"should be {percent(subject.promised, 0 if subject.promised == LEVEL else 1)}"
         if name == "Calibration error":
             base = "should be near 0"
         if name == "R²":
-            base = "1 is all, 0 is the baseline"
+            base = "1 is all, 0 no more than the mean"
         tiles.append(
             {"name": name, "value": score.shown, "interval": score.interval, "beside": base}
         )

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from .. import plot
+from .._course import every, fresh, rest, temperatures
 from .._verdict import findings
 from ..diagnostics import Diagnosis, diagnose
 from ..posteriors import Draws
@@ -15,7 +16,7 @@ from .subject import Subject
 from .words import MISSING, fixed, percent, show
 
 LOOKED_AT = 50  # rows at which chains are compared
-SLOWLY_FALLING, STILL_FALLING = 0.02, 0.1  # nats a row over the last tenth of the steps
+MUCH = 0.1  # nats a row that a training may not get worse by over its last tenth
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +25,17 @@ class Course:
 
     nll: np.ndarray
     kl: np.ndarray | None
+    weights: tuple[float, ...] = (1.0,)  # of the KL: one, or one for each member
+
+    @property
+    def objective(self) -> str:
+        """What training makes small."""
+        if self.kl is None:
+            return "its NLL"
+        low, high = (f"{end:.3g}" for end in (min(self.weights), max(self.weights)))
+        if low == high:
+            return "NLL + KL" if low == "1" else f"NLL + {low} · KL"
+        return f"NLL + T · KL, with T from {low} to {high} for its members,"
 
 
 def section(subject: Subject) -> Section:
@@ -56,51 +68,64 @@ def _course(posterior: Any) -> Course | None:
     if nll.ndim != 1 or len(nll) < 2:
         return None
     kl = history.get(phase + "kl")
-    return Course(nll, None if kl is None else np.asarray(kl, np.float64))
+    settings = {} if posterior.record is None else posterior.record.settings
+    if kl is None or len(kl) != len(nll):
+        return Course(nll, None)
+    return Course(nll, np.asarray(kl, np.float64), tuple(temperatures(settings.get("method"))))
 
 
 def _training(subject: Subject, part: Section, course: Course) -> None:
     steps = len(course.nll)
-    if not np.all(np.isfinite(course.nll)):
-        first = int(np.flatnonzero(~np.isfinite(course.nll))[0])
-        part.say(f"The training NLL is not finite from step {first + 1:,} of {steps:,} on.")
+    # of an ensemble the history has means over members, whose weights are taken by their mean
+    ended = rest(course.nll, course.kl, float(np.mean(course.weights)))
+    if ended.state == "not finite":
+        part.say(f"The training's numbers are not finite from step {ended.step:,} of {steps:,} on.")
         part.find("bad", "The training met numbers that are not finite: lower the learning rate.")
         return
-    tenth = max(steps // 10, 1)
-    last, before = course.nll[-tenth:], course.nll[-2 * tenth : -tenth]
-    fall, error = float(before.mean() - last.mean()), _error(before, last)
-    told = len(before) == tenth and fall > 3 * error
-    if told and fall > STILL_FALLING:
-        part.say(
-            f"The training was still improving when it ended: its NLL fell by {fixed(fall, 3)} "
-            "nats a row over the last tenth of the steps. More of them may help (steps=, epochs=)."
+    what = f"What it makes small is {course.objective.rstrip(',')}, in nats a row."
+    if ended.state == "short":
+        part.say(f"{steps:,} steps are too few to tell whether the training has come to rest.")
+        part.find("care", f"The training had {steps:,} steps: too few to tell if it came to rest.")
+    elif ended.state == "rising":
+        part.say(f"The training was {ended.words}. {what} Lower the learning rate.")
+        part.find(
+            "bad" if ended.last > MUCH else "care",
+            "The training was getting worse when it ended: lower the learning rate.",
         )
-        part.find("care", "The training was still improving when it ended: more steps may help.")
-    elif told and fall > SLOWLY_FALLING:
-        part.say(
-            f"The training has nearly settled: over the last tenth of the steps its NLL fell by "
-            f"{fixed(fall, 3)} nats a row, so more of them may bring a little (steps=, epochs=)."
-        )
-        part.find("good", "The training has nearly settled, and every number of it is finite.")
+    elif ended.state == "falling":
+        part.say(f"The training was {ended.words}. {what} More steps may help (steps=, epochs=).")
+        part.find("care", "The training had not come to rest when it ended: more steps may help.")
     else:
         part.say(
-            "The training has settled, and every number of it is finite: over the last tenth of "
-            f"the steps its NLL changed by {fixed(abs(fall), 3)} nats a row."
+            f"The training was level at its end, and every number of it is finite. {what} Over the "
+            f"last tenth of the steps it changed by {fixed(ended.last, 3)}, since the middle by "
+            f"{fixed(ended.half, 3)}. That is no proof of convergence: a learning rate that falls "
+            "to zero makes every run end level. Whether a longer one predicts better, only its "
+            "scores tell."
         )
-        part.find("good", "The training has settled, and every number of it is finite.")
+        part.find("good", "The training was level at its end, and every number of it is finite.")
     part.blocks.append(
         Pictures([
             draw(
-                "training", "Course of the training",
-                "NLL and, where the method has one, KL by step, in nats a row; their sum is what "
-                "training makes small. Bold lines are moving averages. Lines that are level at "
-                f"the right have settled.{_second_part(subject)}",
+                "training", "Course of the training", _caption(subject, course),
                 lambda axes: _ticks(plot.training(axes, subject.posterior)),
                 height=3.4,
             ),
-            _course_table(subject, course, tenth),
+            _course_table(subject, course, max(steps // 10, 1)),
         ])
     )  # fmt: skip
+
+
+def _caption(subject: Subject, course: Course) -> str:
+    made = f"training makes {course.objective} small."
+    text = f"NLL by step, in nats a row: {made}"
+    if course.kl is not None:
+        text = f"NLL and KL by step, in nats a row: {made}"
+        if (between := every(course.kl)) > 1:
+            text += f" The KL is computed anew every {between} steps."
+        if len(course.weights) > 1:
+            text += f" Lines are means over {len(course.weights)} members."
+    return f"{text} Bold lines are moving averages.{_second_part(subject)}"
 
 
 def _course_table(subject: Subject, course: Course, tenth: int) -> Table:
@@ -115,8 +140,8 @@ def _course_table(subject: Subject, course: Course, tenth: int) -> Table:
     ]
     if course.kl is not None:
         rows += [
-            ["KL, first tenth", fixed(course.kl[:tenth].mean(), 3)],
-            ["KL, last tenth", fixed(course.kl[-tenth:].mean(), 3)],
+            ["KL, first tenth", fixed(fresh(course.kl)[:tenth].mean(), 3)],
+            ["KL, last tenth", fixed(fresh(course.kl)[-tenth:].mean(), 3)],
         ]
     caption = "Averages, in nats a row of the standardised targets"
     caption = "Averages, in nats a row" if subject.classifies else caption
@@ -137,15 +162,6 @@ def _second_part(subject: Subject) -> str:
         " The jump is where the fit, having set the width of its intervals by rows it held back, "
         "went on with all of them."
     )
-
-
-def _error(*parts: np.ndarray) -> float:
-    """The standard error of a difference of means, by means of ten blocks of each."""
-    variance = 0.0
-    for values in parts:
-        blocks = [block.mean() for block in np.array_split(values, min(10, len(values)))]
-        variance += float(np.var(blocks)) / max(len(blocks) - 1, 1)
-    return float(np.sqrt(variance))
 
 
 # -- chains and weighted draws

@@ -8,15 +8,14 @@ from .. import metrics, plot
 from ..plot.style import EPISTEMIC, EPISTEMIC_FILL
 from .page import Heat, Pictures, Section, Table
 from .pictures import WRONG, draw
-from .scores import Score
-from .subject import SEED, Subject
+from .scores import FEW_ROWS, Score
+from .subject import Subject
 from .words import cut, fixed, many, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SMALL, MOST_CLASSES = 4, 12  # of a confusion matrix; of more, the worst pairs are listed
-CHANCE = 200  # repetitions of what chance alone would give
 FEW = 5  # wrong rows to draw a histogram of
 
 
@@ -25,22 +24,28 @@ def calibration(subject: Subject, scores: dict[str, Score]) -> Section:
     part = Section("calibration", "Calibration: does 80 % sure mean right in 80 %?")
     confidence, n = subject.p.max(-1), len(subject.y)
     mean, accuracy = float(confidence.mean()), float(subject.right.mean())
-    error = metrics.expected_calibration_error(subject.p, subject.y)
-    chance = _chance(subject.p)
+    score = scores["Calibration error"]
+    error, chance = score.value, score.chance or 0.0
     text = (
         f"On average the model gives its choice a probability of {percent(mean, 1)}, and is right "
         f"in {percent(accuracy, 1)} of {many(n, 'row')}. The calibration error is "
         f"{fixed(error, 3)}; a perfectly calibrated model would have up to {fixed(chance, 3)} here "
         "by chance."
     )
-    if error <= chance:
+    if n < FEW_ROWS:
+        part.say(f"{text} These are too few rows to tell whether the probabilities hold.")
+        part.find("care", f"Too few rows, {n}, to tell whether its probabilities hold.")
+    elif error <= chance:
         part.say(f"{text} So there is no sign that the probabilities are wrong.")
         part.find("good", "Its probabilities are as often right as they say, within chance.")
     else:
+        # a direction is named only where the mean gap is more than its own chance
+        told = abs(mean - accuracy) > 1.96 * np.sqrt(np.sum(confidence * (1 - confidence))) / n
         sure = mean > accuracy
-        word = "too sure" if sure else "not sure enough"
-        part.say(f"{text} So the probabilities are off: the model is {word} of itself.")
-        serious = sure and error > 0.15 + chance
+        word = "too sure of itself" if sure else "not sure enough of itself"
+        word = word if told else "too sure of some rows and not sure enough of others"
+        part.say(f"{text} So the probabilities are off: the model is {word}.")
+        serious = not (told and not sure) and error > 0.15 + chance
         part.find(
             "bad" if serious else "care",
             f"Its probabilities are off by {percent(error, 1)} on average: it is {word}.",
@@ -74,17 +79,6 @@ def uncertainty(subject: Subject) -> Section:
     return part
 
 
-def _chance(p: np.ndarray) -> float:
-    """The 95 % point of the calibration error if the classes were drawn from these very p."""
-    rng = np.random.default_rng(SEED)
-    confidence = p.max(-1)
-    place = np.minimum((confidence * 15).astype(int), 14)
-    right = rng.random((CHANCE, len(p))) < confidence
-    bins = place + 15 * np.arange(CHANCE)[:, None]
-    sums = np.bincount(bins.ravel(), (right - confidence).ravel(), 15 * CHANCE)
-    return float(np.quantile(np.abs(sums.reshape(CHANCE, 15)).sum(-1) / len(p), 0.95))
-
-
 def _ranks(subject: Subject, wrong: int) -> str:
     if wrong < FEW:
         return ""
@@ -111,24 +105,26 @@ def _confidence(subject: Subject) -> Any:
     edges = np.linspace(1 / subject.p.shape[1], 1, 21)
 
     def onto(axes: "Axes") -> None:
-        right = np.histogram(confidence[subject.right], edges)[0]
-        all_of_them = np.histogram(confidence, edges)[0]
         axes.stairs(
-            all_of_them, edges, fill=True, facecolor=WRONG, edgecolor=WRONG, linewidth=0.6,
-            label=f"wrong ({int(np.sum(~subject.right)):,})",
-        )  # fmt: skip
-        axes.stairs(
-            right, edges, fill=True, facecolor=EPISTEMIC_FILL, edgecolor=EPISTEMIC, linewidth=0.8,
+            np.histogram(confidence[subject.right], edges)[0], edges, fill=True,
+            facecolor=EPISTEMIC_FILL, edgecolor=EPISTEMIC, linewidth=0.8,
             label=f"right ({int(subject.right.sum()):,})",
         )  # fmt: skip
+        wrong = np.histogram(confidence[~subject.right], edges)[0]
+        if wrong.any():
+            axes.stairs(
+                wrong, edges, color=WRONG, linewidth=1.8,
+                label=f"wrong ({int(wrong.sum()):,})",
+            )  # fmt: skip
         axes.set_xlabel("probability of the chosen class")
         axes.set_ylabel("rows")
         axes.set_xlim(edges[0], 1)
 
     return draw(
         "confidence", "Confidence of right and wrong rows",
-        "How sure the model is of its choices, and which of them are wrong. Wrong ones at the "
-        "right are the costly kind: sure, and mistaken.",
+        "How sure the model is of its choices: rows that are right (filled) and rows that are "
+        "wrong (line), each counted from 0. Wrong ones at the right are the costly kind: sure, and "
+        "mistaken.",
         onto, height=4.9,
     )  # fmt: skip
 

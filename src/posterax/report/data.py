@@ -9,7 +9,7 @@ from ..plot.style import EPISTEMIC, EPISTEMIC_FILL, MEAN
 from .page import Pictures, Section, Table
 from .pictures import draw
 from .subject import Subject
-from .words import MISSING, cell, cut, many, percent, short
+from .words import MISSING, cell, cut, cut_apart, many, percent, short
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,23 +36,28 @@ def section(subject: Subject, card: Mapping[str, Any]) -> Section:
         part.say(f"{many(n, 'training row')} of inputs that are no table.")
     else:
         missing = int(frame.isna().to_numpy().sum())
-        gaps = f"{many(missing, 'cell')} of them missing" if missing else "no cell missing"
+        gaps = f"{many(missing, 'cell is', 'cells are')} empty" if missing else "no cell is empty"
         judged = f" {many(subject.tested, 'row')} more were held out." if subject.held_out else ""
-        part.say(f"{many(n, 'training row')} and {many(frame.shape[1], 'column')}, {gaps}.{judged}")
-    part.blocks.append(Pictures([_target(subject), _facts(subject)]))
+        size = f"{many(n, 'row')} of {many(frame.shape[1], 'column')}"
+        part.say(f"The model was trained on {size}; {gaps}.{judged}")
+    told = _done(subject.fitted, card)
+    part.blocks.append(Pictures([_target(subject), _facts(subject, told)]))
     if frame is not None:
-        part.blocks.append(_columns(frame, _done(subject.fitted, card)))
+        part.blocks.append(_columns(frame, told))
     return part
 
 
-def _facts(subject: Subject) -> Table:
+def _facts(subject: Subject, told: "dict[str, Told]") -> Table:
     """The size of everything, beside the picture."""
     frame = subject.train_x
     found = {"Training rows": f"{len(subject.train_y):,}"}
     if subject.held_out:
         found["Held-out rows"] = f"{subject.tested:,}"
     if frame is not None:
-        kinds = [_kind(frame.iloc[:, i]) for i in range(min(frame.shape[1], MOST_COLUMNS))]
+        kinds = [
+            _kind(frame.iloc[:, i], told.get(str(frame.columns[i])))
+            for i in range(min(frame.shape[1], MOST_COLUMNS))
+        ]
         found["Columns"] = f"{frame.shape[1]:,}"
         if len(set(kinds)) > 1:
             found |= {KINDS[k]: f"{kinds.count(k):,}" for k in KINDS if k in kinds}
@@ -166,32 +171,35 @@ def _words(what: Any) -> Told:
 def _columns(frame: "pd.DataFrame", done: dict[str, Told]) -> Table:
     import pandas as pd
 
-    rows = []
+    rows: list[list[Any]] = []
+    names = cut_apart(frame.columns[:MOST_COLUMNS], 60)
     for i in range(min(frame.shape[1], MOST_COLUMNS)):
         name, values = str(frame.columns[i]), frame.iloc[:, i]
-        kind = _kind(values)
+        told = done.get(name)
+        kind = _kind(values, told)
         missing = int(values.isna().sum())
         numeric = kind in ("number", "whole number")
         shown = pd.to_numeric(values, errors="coerce") if numeric else None
-        spread = _range(values, shown)
-        told = done.get(name)
+        spread = _dates(values) if kind == "date" else _range(values, shown)
         what = "standardised" if numeric or kind == "yes or no" else MISSING
         if told is not None:
-            kind, what = "date" if told.kind == "date" else kind, told.done
+            what = told.done
         rows.append([
-            cut(name, 60), kind, f"{missing:,}" if missing else "0", f"{values.nunique():,}",
+            names[i], kind, f"{missing:,}" if missing else "0", f"{values.nunique():,}",
             spread, what,
         ])  # fmt: skip
     left = frame.shape[1] - len(rows)
     caption = "Columns of the training rows" + (f"; {left:,} more are not shown" if left else "")
     heads = ["Column", "Kind", "Missing", "Distinct", "Range or most frequent", "What was done"]
     folded = f"Show all {many(len(rows), 'column')}" if len(rows) > UNFOLDED else ""
-    return Table(heads, rows, caption, frozenset({2, 3}), folded=folded)
+    return Table(heads, rows, caption, frozenset({2, 3}), folded=folded, style="wide")
 
 
-def _kind(values: "pd.Series") -> str:
+def _kind(values: "pd.Series", told: Told | None = None) -> str:
     from pandas.api import types
 
+    if told is not None and told.kind == "date":  # text that was read as dates
+        return "date"
     if types.is_bool_dtype(values):
         return "yes or no"
     if types.is_datetime64_any_dtype(values):
@@ -201,6 +209,20 @@ def _kind(values: "pd.Series") -> str:
     if types.is_numeric_dtype(values):
         return "number"
     return "text"
+
+
+def _dates(values: "pd.Series") -> str:
+    """From the first to the last; what cannot be read is passed over."""
+    import warnings
+
+    import pandas as pd
+
+    with warnings.catch_warnings():  # of days and months that could be either
+        warnings.simplefilter("ignore")
+        known = pd.to_datetime(values, errors="coerce", format="mixed", utc=True).dropna()
+    if not len(known):
+        return MISSING
+    return f"{known.min():%Y-%m-%d} to {known.max():%Y-%m-%d}"
 
 
 def _range(values: "pd.Series", numbers: "pd.Series | None") -> str:
@@ -213,8 +235,6 @@ def _range(values: "pd.Series", numbers: "pd.Series | None") -> str:
     known = values.dropna()
     if not len(known):
         return MISSING
-    if _kind(values) == "date":
-        return f"{known.min():%Y-%m-%d} to {known.max():%Y-%m-%d}"
     counts = known.astype(str).value_counts()
     # equally frequent ones by name, so that the same data give the same page
     best = min(counts[counts == counts.iloc[0]].index)

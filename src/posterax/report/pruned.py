@@ -45,7 +45,7 @@ def section(subject: Subject) -> Section:
     if most > 0:
         words = (
             f"{percent(most)} of the {many(total, 'weight')} can be removed, the lowest signal "
-            f"|μ| / σ first, before the NLL grows by more than {TOLERANCE} nats a row: "
+            f"|μ|\u00a0/\u00a0σ first, before the NLL grows by more than {TOLERANCE} nats a row: "
             f"px.prune({_place(subject)}, {most:g}) does it."
         )
     else:
@@ -101,8 +101,9 @@ def _ratios(subject: Subject) -> Any:
     try:
         return draw(
             "ratios", "Signal-to-noise of the weights",
-            "The signal-to-noise ratio |μ| / σ of all weights, in decibels. Weights at the left "
-            "could as well be 0 for all that the model knows; they are the first to go.",
+            "The signal-to-noise ratio |μ|\u00a0/\u00a0σ of all weights in decibels, which are "
+            "10\u00a0·\u00a0log₁₀ of it, as Blundell et al. (2015) define them. Weights at the "
+            "left could as well be 0 for all that the model knows; they are the first to go.",
             lambda axes: plot.signal_to_noise(axes, subject.posterior),
         )  # fmt: skip
     except ValueError:  # a point has no deviation, and weights whose means are all 0 no ratio

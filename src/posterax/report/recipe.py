@@ -15,7 +15,9 @@ from .subject import SEED, Subject
 from .words import cut
 
 PACKAGES = ("posterax", "jax", "numpy", "scikit-learn")
-ELSEWHERE = ("command", "columns", "scores", "baseline", "history", "title", "versions")
+ELSEWHERE = (
+    "command", "columns", "scores", "baseline", "chance", "history", "title", "versions"
+)  # fmt: skip
 
 
 def section(subject: Subject, card: Mapping[str, Any]) -> Section:

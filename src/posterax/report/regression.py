@@ -6,9 +6,11 @@ import numpy as np
 from scipy import stats
 
 from .. import metrics, plot
+from .._chance import wilson
 from ..plot.style import DATA, EPISTEMIC, EPISTEMIC_FILL, MEAN
 from .page import Pictures, Section
 from .pictures import FAINT, WRONG, draw
+from .scores import COVERAGE, FEW_ROWS, Score
 from .subject import LEVEL, SEED, Subject
 from .words import many, percent, show
 
@@ -18,31 +20,45 @@ if TYPE_CHECKING:
 LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95])
 POINTS, BARS = 600, 150  # drawn
 GROUPS = 10  # of rows, by deviation
+SERIOUS = 0.15  # below its promise: a miss that matters
 
 
-def calibration(subject: Subject) -> Section:
+def calibration(subject: Subject, scores: dict[str, Score]) -> Section:
     """Quantiles and coverage, with words."""
     part = Section("calibration", "Calibration: do intervals hold what they say?")
-    u = _transform(subject)
-    n = len(u)
+    u = subject.transform
     inside = np.array([np.mean(np.abs(u - 0.5) <= level / 2) for level in LEVELS])
-    at = float(np.mean(np.abs(u - 0.5) <= LEVEL / 2))
-    low, high = _wilson(at, n)
+    score, promise = scores[COVERAGE], subject.promised
+    at, low, high, n = score.value, score.low, score.high, score.rows or len(u)
     furthest = float(np.max(np.abs(inside - LEVELS)))
+    ends = f"{percent(low, 1)} to {percent(high, 1)}"
     text = (
         f"The {percent(LEVEL)} interval held the truth in {percent(at, 1)} of "
-        f"{many(n, 'row')}; so many rows tell that share to within {percent(low, 1)} and "
-        f"{percent(high, 1)}."
+        f"{many(n, 'row')}; the 95 % interval of that share is {ends}."
     )
-    if low <= LEVEL <= high:
-        verdict = f"That agrees with the promised {percent(LEVEL)}."
-        level, found = (
-            "good",
-            f"Its {percent(LEVEL)} intervals hold: {percent(at, 1)} of {subject.where}.",
+    if subject.kind == "counts":
+        held = percent(promise, 1)
+        text += f" Its ends are whole numbers: by the model's own account it holds {held}."
+    agrees = (
+        f"agrees with {percent(promise, 0 if promise == LEVEL else 1)} as far as {many(n, 'row')} "
+        f"can tell ({ends})"
+    )
+    if low <= promise <= high and low > promise - SERIOUS and n >= FEW_ROWS:
+        verdict = f"That {agrees}."
+        level, found = "good", f"The coverage of its {percent(LEVEL)} intervals {agrees}."
+    elif low <= promise <= high:
+        verdict = (
+            f"That {agrees}, which are too few to rule out a serious miss, "
+            f"{100 * SERIOUS:.0f} points and more."
         )
-    elif at < LEVEL:
+        level, found = (
+            "care",
+            f"The coverage of its {percent(LEVEL)} intervals {agrees}: too few to rule out a "
+            "serious miss.",
+        )
+    elif at < promise:
         verdict = "That is too few: the intervals are too narrow, the model is too sure of itself."
-        level = "bad" if high < LEVEL - 0.15 else "care"
+        level = "bad" if high < promise - SERIOUS else "care"
         found = f"Its intervals are too narrow: {percent(LEVEL)} ones hold {percent(at, 1)}."
     else:
         verdict = (
@@ -54,7 +70,7 @@ def calibration(subject: Subject) -> Section:
         )
     part.say(f"{text} {verdict}")
     part.find(level, found)  # type: ignore[arg-type]
-    part.blocks.append(Pictures([_quantiles(subject), _coverage(inside, n, furthest)]))
+    part.blocks.append(Pictures([_quantiles(subject), _coverage(inside, len(u), furthest)]))
     return part
 
 
@@ -64,7 +80,7 @@ def uncertainty(subject: Subject) -> Section:
     share = np.square(subject.epistemic) / np.maximum(np.square(subject.std), 1e-300)
     typical = float(np.median(share))
     cause = (
-        "most of it is noise that more rows would not remove"
+        "most of it is noise, which more rows would not remove"
         if typical < 0.3
         else "much of it is lack of data, which more rows would remove"
         if typical > 0.7
@@ -73,8 +89,8 @@ def uncertainty(subject: Subject) -> Section:
     error = np.abs(subject.true - subject.mean)
     part.say(
         f"The typical predicted deviation is {show(np.median(subject.std))} in the units of "
-        f"{subject.target}; {percent(typical)} of its square is epistemic: {cause}. "
-        + _rank_words(subject.std, error)
+        f"{subject.target}; {percent(typical)} of its square is epistemic: by the model's own "
+        f"account {cause}. " + _rank_words(subject.std, error)
     )
     part.blocks.append(
         Pictures(
@@ -85,7 +101,9 @@ def uncertainty(subject: Subject) -> Section:
 
 
 def _rank_words(std: np.ndarray, error: np.ndarray) -> str:
-    if len(std) < 20 or np.ptp(std) <= 1e-9 * np.max(np.abs(std)):
+    if len(std) < 20:
+        return "Too few rows to tell whether a larger deviation means a larger error."
+    if np.ptp(std) <= 1e-9 * np.max(np.abs(std)):
         return "The deviation is the same for all rows, so it cannot tell easy rows from hard ones."
     rank, p = stats.spearmanr(std, error)
     if not np.isfinite(rank) or p > 0.05:
@@ -100,35 +118,28 @@ def _rank_words(std: np.ndarray, error: np.ndarray) -> str:
     )
 
 
-def _transform(subject: Subject) -> np.ndarray:
-    """P(Y ≤ y), of counts half-way up the step."""
-    y = subject.y
-    u = np.asarray(subject.predictive.cdf(y), np.float64)
-    if subject.kind == "counts":
-        below = np.asarray(subject.predictive.cdf(np.maximum(y - 1, 0)), np.float64)
-        u = (u + np.where(y > 0, below, 0)) / 2
-    return subject._first(u)
-
-
-def _wilson(share: float, n: int) -> tuple[float, float]:
-    ends = stats.binomtest(round(share * n), n).proportion_ci(0.95, "wilson")
-    return float(ends.low), float(ends.high)
-
-
 def _quantiles(subject: Subject) -> Any:
     return draw(
         "quantiles", "Quantile calibration",
         "The share of truths below each predicted quantile. A calibrated model stays in the grey "
         "band around the diagonal; an S that is flat in the middle means intervals that are too "
         "narrow. The bars below show where in its predicted distribution each truth fell: level "
-        "is good.",
+        f"is good. {_power(len(subject.y))}",
         lambda axes: plot.quantile_calibration(axes, subject.predictive, subject.y, key=SEED),
         height=4.6,
     )  # fmt: skip
 
 
+def _power(n: int) -> str:
+    gap = percent(min(1.36 / np.sqrt(n), 1))  # Kolmogorov's, at 95 %
+    return (
+        f"With {many(n, 'row')} a gap of {gap} can be chance: inside the band means not refuted, "
+        "and the fewer rows the less that says."
+    )
+
+
 def _coverage(inside: np.ndarray, n: int, furthest: float) -> Any:
-    ends = np.array([_wilson(float(share), n) for share in inside])
+    ends = np.array([wilson(float(share), n) for share in inside])
 
     def onto(axes: "Axes") -> None:
         axes.plot([0, 1], [0, 1], ":", color=MEAN, linewidth=1.1, label="as promised")
@@ -166,16 +177,16 @@ def _against_truth(subject: Subject) -> Any:
         ends = [min(low.min(), true.min()), max(high.max(), true.max())]
         ends = ends if ends[1] > ends[0] else [ends[0] - 1, ends[1] + 1]
         axes.plot(ends, ends, ":", color=MEAN, linewidth=1.1, label="perfect", zorder=1)
-        for chosen, colour, marker, name in (
-            (~out, EPISTEMIC, "o", f"truth inside {percent(LEVEL)}"),
-            (out, WRONG, "X", "truth outside"),
+        for chosen, colour, marker, size, name in (
+            (~out, EPISTEMIC, "o", 3.6, f"truth inside {percent(LEVEL)}"),
+            (out, WRONG, "X", 6.5, "truth outside"),
         ):
             if chosen.any():
                 axes.vlines(
                     true[chosen], low[chosen], high[chosen], color=colour, linewidth=0.8, alpha=0.45
                 )
                 axes.plot(
-                    true[chosen], mean[chosen], linestyle="none", marker=marker, markersize=3.6,
+                    true[chosen], mean[chosen], linestyle="none", marker=marker, markersize=size,
                     color=colour, markeredgewidth=0, label=name, zorder=3,
                 )  # fmt: skip
         axes.set_xlabel("true")

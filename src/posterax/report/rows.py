@@ -6,7 +6,7 @@ import numpy as np
 
 from .page import Section, Table
 from .subject import LEVEL, Subject
-from .words import cell, cut, decimals, fixed, many, percent
+from .words import cell, cut, cut_apart, decimals, fixed, many, percent
 
 SHOWN = 10  # rows of each table
 MOST_COLUMNS = 12  # of the inputs
@@ -36,13 +36,14 @@ def _table(subject: Subject, rows: np.ndarray, caption: str) -> Table:
     heads, cells, right = _answers(subject, rows)
     if subject.x is not None:
         frame = subject.x.iloc[rows, :MOST_COLUMNS]
+        names = cut_apart(frame.columns, 24)
         for i in range(frame.shape[1]):
             column = frame.iloc[:, i]
             numeric = column.dtype.kind in "iufb"
             if numeric:
                 right.add(len(heads))
             places = _places(subject.x.iloc[:, i]) if column.dtype.kind == "f" else None
-            heads.append(cut(frame.columns[i], 24))
+            heads.append(names[i])
             for row, value in zip(cells, column.tolist(), strict=True):
                 row.append(cell(value, places) if numeric else cut(cell(value), 32))
     return Table(heads, cells, caption, frozenset(right))
@@ -51,7 +52,15 @@ def _table(subject: Subject, rows: np.ndarray, caption: str) -> Table:
 def _answers(subject: Subject, rows: np.ndarray) -> tuple[list[str], list[list[Any]], set[int]]:
     if subject.classifies:
         names = subject.classes
-        heads = ["Row", "Predicted", "Probability", "True", "Right", "Epistemic", "Aleatoric"]
+        heads = [
+            subject.counted,
+            "Predicted",
+            "Probability",
+            "True",
+            "Right",
+            "Epistemic",
+            "Aleatoric",
+        ]
         cells: list[list[Any]] = [
             [
                 subject.numbers[i], names[int(subject.p[i].argmax())], _sure(subject.p[i].max()),
@@ -65,7 +74,8 @@ def _answers(subject: Subject, rows: np.ndarray) -> tuple[list[str], list[list[A
     whole = subject.true == np.round(subject.true)
     true_places = 0 if whole.all() else places
     heads = [
-        "Row", "Predicted", f"{percent(LEVEL)} interval", "True", "Inside", "Epistemic", "Aleatoric"
+        subject.counted, "Predicted", f"{percent(LEVEL)} interval", "True", "Inside", "Epistemic",
+        "Aleatoric",
     ]  # fmt: skip
     cells = [
         [

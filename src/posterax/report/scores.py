@@ -7,13 +7,16 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from .. import _chance, metrics
 from .page import Section, Table
 from .subject import LEVEL, SEED, Subject
 from .words import MISSING, cut, fixed, many, percent, show
 
 RESAMPLES = 1000
+COVERAGE = f"Coverage of {percent(LEVEL)}"
 CONFIDENCE = 0.95
-BINS = 15  # of the expected calibration error
+FEW_RESAMPLED = 5  # rows: resamples of fewer are all alike
+FEW_ROWS = 30  # of fewer nothing is called good
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +31,8 @@ class Score:
     better: str  # "lower", "higher", or what it should be
     meaning: str
     write: Callable[[float], str] = show
+    chance: float | None = None  # in place of an interval: up to here by chance
+    rows: int = 0  # it was measured on, where not here
 
     @property
     def shown(self) -> str:
@@ -35,6 +40,8 @@ class Score:
 
     @property
     def interval(self) -> str:
+        if self.chance is not None:
+            return f"by chance up to {self.write(self.chance)}"
         if not np.isfinite(self.low + self.high):
             return MISSING
         return f"{self.write(self.low)} to {self.write(self.high)}"
@@ -50,7 +57,9 @@ def measure(subject: Subject, given: Mapping[str, Any] | None) -> dict[str, Scor
             name, value, low, high = "accuracy", 1 - value, 1 - high, 1 - low
         known = next((n for n in by_name if _same(n, name)), None)
         if known is not None:
-            by_name[known] = dataclasses.replace(by_name[known], value=value, low=low, high=high)
+            by_name[known] = dataclasses.replace(
+                by_name[known], value=value, low=low, high=high, rows=subject.tested
+            )
         else:
             shown = cut(name.replace("_", " "), 40)
             by_name[shown] = Score(shown, value, low, high, None, "", "Given with the model.")
@@ -77,14 +86,16 @@ def section(subject: Subject, scores: dict[str, Score]) -> Section:
         else f"on {many(len(subject.y), 'row')} that the model was trained on, which flatters it"
     )
     base = (
-        "the class frequencies of the training rows"
+        "the class frequencies of the training rows, each count plus one"
         if subject.classifies
-        else "the mean and spread of the training targets"
+        else "a Poisson distribution with the mean of the training targets"
+        if subject.kind == "counts"
+        else "a Gaussian with the mean and deviation of the training targets"
     )
     part.say(
         f"Measured {where}{sample}. The baseline predicts {base}, whatever the inputs are. "
-        f"Intervals hold the value of {CONFIDENCE:.0%} of {RESAMPLES:,} resamples of these rows "
-        "(bootstrap).".replace("%", " %")
+        f"Intervals hold the value of {percent(CONFIDENCE)} of {RESAMPLES:,} resamples of these "
+        "rows (bootstrap); those of shares are Wilson's."
     )
     rows = [
         [s.name, s.shown, s.interval, MISSING if s.baseline is None else s.write(s.baseline),
@@ -127,6 +138,12 @@ def _judge(subject: Subject, part: Section) -> None:
         )  # fmt: skip
         return
     share = beats_baseline(subject)
+    if len(subject.y) < FEW_ROWS:
+        part.find(
+            "care", f"Too few rows to tell: {many(len(subject.y), 'row')} to judge by, where "
+            f"{FEW_ROWS} are the least for a verdict.",
+        )  # fmt: skip
+        return
     if share < 0.025:
         part.find(
             "bad", "The baseline, which knows nothing of the inputs, predicts better (NLL): do not "
@@ -146,11 +163,10 @@ def _judge(subject: Subject, part: Section) -> None:
 
 def _of_numbers(s: Subject) -> list[Score]:
     error, apart = np.square(s.true - s.mean), np.abs(s.true - s.median)
-    inside = ((s.low <= s.true) & (s.true <= s.high)).astype(float)
     width = s.high - s.low
     train = s._first(s.train_y)
     centre, spread = float(np.mean(train)), float(np.std(train))
-    z = float(stats.norm.ppf((1 + LEVEL) / 2))
+    base_low, base_high = _baseline_interval(s, centre, spread)
     base_error = np.square(s.true - centre)
     total = float(np.var(s.true))
     places = _places(float(np.sqrt(np.mean(error))))
@@ -161,7 +177,8 @@ def _of_numbers(s: Subject) -> list[Score]:
             return 1 - error[rows].mean(-1) / np.var(s.true[rows], axis=-1)
 
     rmse = lambda rows: np.sqrt(error[rows].mean(-1))  # noqa: E731
-    base_inside = float(np.mean(np.abs(s.true - centre) <= z * spread))
+    base_inside = float(np.mean((base_low <= s.true) & (s.true <= base_high)))
+    off = _quantile_error(s.transform)
     return [
         Score(
             "RMSE", *_interval(rmse, len(error)), float(np.sqrt(base_error.mean())), "lower",
@@ -185,40 +202,51 @@ def _of_numbers(s: Subject) -> list[Score]:
             lambda v: fixed(v, 3),
         ),
         Score(
-            f"Coverage of {LEVEL:.0%}".replace("%", " %"), *_mean(inside), base_inside,
-            f"Should be {percent(LEVEL)}.",
+            COVERAGE, *_share(s.inside), base_inside, f"Should be {_promise(s)}.",
             f"The share of rows whose truth lies inside the {percent(LEVEL)} interval.",
             lambda v: percent(v, 1),
         ),
         Score(
-            f"Width of {LEVEL:.0%}".replace("%", " %"), *_mean(width), 2 * z * spread, "lower",
+            f"Width of {percent(LEVEL)}", *_mean(width), base_high - base_low, "lower",
             f"The average width of the {percent(LEVEL)} interval: narrow is useful, as long as the "
             "coverage holds.", unit,
+        ),
+        Score(
+            "Calibration error", off, np.nan, np.nan, None, "lower",
+            "How far the share of truths below a predicted quantile is from its level, typically "
+            "(root mean square over 99 levels).", lambda v: fixed(v, 3),
+            _chance.of_quantiles(len(s.true)),
         ),
     ]  # fmt: skip
 
 
+def _promise(s: Subject) -> str:
+    if s.kind != "counts":
+        return percent(LEVEL)
+    return f"{percent(s.promised, 1)}, as whole numbers make it"
+
+
+def _baseline_interval(s: Subject, centre: float, spread: float) -> tuple[float, float]:
+    law = stats.poisson(max(centre, 1e-9)) if s.kind == "counts" else None
+    low, high = (law or stats.norm(centre, max(spread, 1e-12))).interval(LEVEL)
+    return float(low), float(high)
+
+
+def _quantile_error(u: np.ndarray) -> float:
+    levels = np.arange(1, 100) / 100
+    share = np.searchsorted(np.sort(u), levels, side="right") / len(u)
+    return float(np.sqrt(np.mean(np.square(share - levels))))
+
+
 def _of_classes(s: Subject) -> list[Score]:
-    right = s.right.astype(float)
     hit = np.arange(s.p.shape[1]) == s.y[:, None]
     brier = np.square(s.p - hit).sum(-1)
     frequency = _frequencies(s)
     base_brier = np.square(frequency - hit).sum(-1)
-    confidence = s.p.max(-1)
-    place = np.minimum((confidence * BINS).astype(int), BINS - 1)
-    gap = right - confidence
-
-    def calibration(rows: np.ndarray) -> np.ndarray:
-        # Σ_b |Σ_{i in b} (right − confidence)| / n
-        rows = np.atleast_2d(rows)
-        bins = place[rows] + BINS * np.arange(len(rows))[:, None]
-        sums = np.bincount(bins.ravel(), gap[rows].ravel(), BINS * len(rows))
-        return np.squeeze(np.abs(sums.reshape(-1, BINS)).sum(-1) / len(gap))
-
     common = int(np.argmax(frequency))
     return [
         Score(
-            "Accuracy", *_mean(right), float(np.mean(s.y == common)), "higher",
+            "Accuracy", *_share(s.right), float(np.mean(s.y == common)), "higher",
             "The share of rows whose most probable class is the right one.",
             lambda v: percent(v, 1),
         ),
@@ -233,9 +261,9 @@ def _of_classes(s: Subject) -> list[Score]:
             lambda v: fixed(v, 3),
         ),
         Score(
-            "Calibration error", *_interval(calibration, len(gap)), None, "lower",
-            "How far confidence is from the share of hits, on average (ECE, 15 bins). Chance alone "
-            "keeps it above 0 for few rows.", lambda v: fixed(v, 3),
+            "Calibration error", metrics.expected_calibration_error(s.p, s.y), np.nan, np.nan,
+            None, "lower", "How far confidence is from the share of hits, on average (ECE, 15 "
+            "bins).", lambda v: fixed(v, 3), _chance.of_classes(s.p, seed=SEED),
         ),
     ]  # fmt: skip
 
@@ -267,6 +295,12 @@ def _resampled(values: np.ndarray) -> np.ndarray:
     return values[rows].mean(-1)
 
 
+def _share(hits: np.ndarray) -> tuple[float, float, float]:
+    """A share with Wilson's interval: resamples of 100 % are all 100 %."""
+    value = float(np.mean(hits))
+    return (value, *_chance.wilson(value, len(hits)))
+
+
 def _mean(values: np.ndarray) -> tuple[float, float, float]:
     return _interval(lambda rows: values[rows].mean(-1), len(values))
 
@@ -275,6 +309,8 @@ def _interval(statistic: Callable[[np.ndarray], np.ndarray], n: int) -> tuple[fl
     """A statistic of row numbers (resamples, n), and its percentile interval."""
     with np.errstate(all="ignore"):
         value = float(statistic(np.arange(n)))
+        if n < FEW_RESAMPLED:
+            return value, float("nan"), float("nan")
         rows = np.random.default_rng(SEED).integers(n, size=(RESAMPLES, n))
         drawn = statistic(rows)
     drawn = drawn[np.isfinite(drawn)]
@@ -293,7 +329,8 @@ def _places(spread: float) -> int | None:
 
 def _triple(name: str, values: Any) -> tuple[float, float, float]:
     try:
-        value, low, high = (float(v) for v in values)
+        # a file has null for what is not finite
+        value, low, high = (float("nan") if v is None else float(v) for v in values)
     except (TypeError, ValueError):
         raise ValueError(
             f"scores[{name!r}] must be (value, low, high), three numbers, got {values!r}"

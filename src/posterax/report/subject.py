@@ -43,6 +43,7 @@ class Subject:
     target: str
     numbers: list[str]  # of the rows: the data frame's own index, or their places from 0
     inputs: Any  # as ``predictive`` took them, for a second look
+    counted: str = "Row"  # what these numbers are: the name of the index, where it has one
 
     @property
     def kind(self) -> str:
@@ -114,6 +115,33 @@ class Subject:
         return self._quantiles[2]
 
     @cached_property
+    def inside(self) -> np.ndarray:
+        """Whether the interval holds the truth."""
+        return (self.low <= self.true) & (self.true <= self.high)
+
+    @cached_property
+    def promised(self) -> float:
+        """The mass of the intervals: the level, or of counts what lies on their whole numbers."""
+        if self.kind != "counts":
+            return LEVEL
+        low, high = self.predictive.quantile(np.array([(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
+        held = self._first(self.predictive.cdf(high))
+        below = self._first(self.predictive.cdf(np.maximum(low - 1, 0)))
+        return float(np.mean(held - np.where(self.low > 0, below, 0)))
+
+    @cached_property
+    def transform(self) -> np.ndarray:
+        """P(Y ≤ y), uniform if calibrated; of counts a random place on the step."""
+        u = self._first(self.predictive.cdf(self.y))
+        if self.kind == "counts":
+            below = self._first(self.predictive.cdf(np.maximum(self.y - 1, 0)))
+            below = np.where(self.true > 0, below, 0)
+            # a stream of its own: data drawn by the same seed would be correlated with it
+            place = np.random.default_rng([SEED, 1]).random(len(u))
+            u = below + place * (u - below)
+        return u
+
+    @cached_property
     def nll(self) -> np.ndarray:
         """−log p(y | x, D) of each row."""
         each = np.asarray(self.predictive.log_prob(self.y), np.float64)
@@ -182,7 +210,13 @@ def make_subject(fitted: Any, X: Any, y: Any, held_out: Any, target: str | None)
         target=cut(target or _name_of(y) or "y", 60),
         numbers=[cut(i, 24) for i in getattr(inputs, "index", known)],
         inputs=inputs,
+        counted=_counted(inputs),
     )
+
+
+def _counted(inputs: Any) -> str:
+    name = getattr(getattr(inputs, "index", None), "name", None)
+    return "Row" if name is None else cut(str(name)[:1].upper() + str(name)[1:], 24)
 
 
 def _predict(posterior: Posterior, inputs: Any) -> Predictive:

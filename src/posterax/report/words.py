@@ -125,6 +125,25 @@ def cut(text: Any, most: int = LONGEST) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
+def cut_apart(names: Any, most: int = LONGEST) -> list[str]:
+    """Names cut so that different ones stay different: where they begin alike, the end is kept.
+
+    Example:
+        >>> from posterax.report.words import cut_apart
+        >>> cut_apart(["width of the first", "width of the second", "w"], 12)
+        ['width… first', 'width…second', 'w']
+    """
+    whole = [cut(name, 10 * most) for name in names]
+    short = [cut(name, most) for name in whole]
+    tail = most // 2
+    return [
+        f"{name[: most - tail - 1].rstrip()}…{name[-tail:]}"
+        if len(name) > most and short.count(head) > 1
+        else head
+        for name, head in zip(whole, short, strict=True)
+    ]
+
+
 def cell(value: Any, places: int | None = None) -> str:
     """A value of a table as it stands there: a number, a date, text, or "–" where none is.
 

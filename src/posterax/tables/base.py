@@ -95,7 +95,6 @@ class BayesianEstimator(BaseEstimator):
         self._scale(rows)
         self._seed()
         model, method = self._model(len(rows.x)), self._method()
-        self._check_prior(method)
         if previous is not None and _sizes(previous.model) != _sizes(model):
             before, now = _sizes(previous.model), _sizes(model)
             raise ValueError(
@@ -227,16 +226,6 @@ class BayesianEstimator(BaseEstimator):
     def _method(self) -> Method:
         return settings.make_method(self.method, self.learning_rate, self.members, self.temperature)
 
-    def _check_prior(self, method: Method) -> None:
-        """Some methods are for Gaussian priors, and the default is none."""
-        tuned = getattr(method, "prior_precision", "fixed") != "fixed"
-        if self.prior is None and (tuned or getattr(method, "anchored", False)):
-            what = "prior_precision" if tuned else "anchored"
-            raise ValueError(
-                f"prior: {what} of {type(method).__name__} needs a Gaussian one, and the default "
-                f"is not: pass prior=px.priors.Gaussian(1.0) to {_name(self)}"
-            )
-
     def _model(self, n: int) -> Model:
         network = networks.MLP(
             self.n_features_in_ if self.columns is None else len(self.columns_.names_out),
@@ -247,7 +236,7 @@ class BayesianEstimator(BaseEstimator):
         )
         likelihood, prior = self._likelihood(), self.prior
         if prior is None:
-            prior = settings.default_prior(likelihood.kind == "classification")
+            prior = settings.default_prior(likelihood.kind == "classification", self.method)
         return Model(network, prior, likelihood)
 
     def _fit(

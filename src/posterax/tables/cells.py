@@ -12,19 +12,22 @@ AGREE = 0.95  # of a column's cells; the others count as missing, and are counte
 _MONEY = r"[€$£¥₹]|EUR|USD|GBP|CHF|JPY"
 _CELL = re.compile(
     rf"(?P<sign>[+\-−])?\s*(?P<before>{_MONEY})?\s*(?P<minus>[\-−])?"
-    r"(?P<number>(?:\d|\.\d)[\d.,'’   ]*(?:[eE][+-]?\d+)?)"
+    r"(?P<number>(?:\d|\.\d)[\d.,'’ \u00a0\u202f\u2009]*(?:[eE][+-]?\d+)?)"
     rf"(?P<after>\s*(?:%|{_MONEY})|\s+[A-Za-zµ°]{{1,5}}[²³]?)?"
 )
 # (decimal mark, mark of thousands), what is said of it, and how such a number looks
 _FORMS: list[tuple[str, str, str, re.Pattern[str]]] = [
     (".", "", "", re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")),
-    (".", ",", "commas as marks of thousands", re.compile(r"[1-9]\d{0,2}(,\d{3})*(\.\d+)?")),
+    (".", ",", "commas as marks of thousands", re.compile(r"([1-9]\d{0,2}(,\d{3})+|\d+)(\.\d+)?")),
     (",", "", "decimal commas", re.compile(r"\d+(,\d+)?([eE][+-]?\d+)?")),
-    (",", ".", "decimal commas", re.compile(r"\d{1,3}(\.\d{3})*(,\d+)?")),
+    (",", ".", "decimal commas", re.compile(r"([1-9]\d{0,2}(\.\d{3})+|\d+)(,\d+)?")),
     (".", " ", "spaces as marks of thousands", re.compile(r"\d{1,3}( \d{3})*(\.\d+)?")),
     (",", " ", "decimal commas", re.compile(r"\d{1,3}( \d{3})*(,\d+)?")),
     (".", "'", "apostrophes as marks of thousands", re.compile(r"\d{1,3}('\d{3})*(\.\d+)?")),
 ]
+_THOUSANDS = re.compile(r"[1-9]\d{0,2}(\.\d{3})+")
+ADDRESS = re.compile(r"(\d{1,3}\.){3}\d{1,3}")  # of a computer: no number
+_ZONE = re.compile(r".*:.*\d(Z|[+-]\d{2}(:?\d{2})?)")
 _DAYS = ["%Y/%m/%d", "%Y.%m.%d", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y"]
 _DAYS += ["%d %b %Y", "%d %B %Y", "%b %d %Y", "%B %d %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y"]
 _DAYS += ["%b %Y", "%B %Y", "%m/%d/%y", "%d/%m/%y", "%d.%m.%y", "%d-%b-%y"]
@@ -89,7 +92,7 @@ def as_numbers(column: pd.Series) -> Numbers | None:
         >>> as_numbers(pd.Series(["5 kg", "7 lb"]))
     """
     cells = texts(column).dropna()
-    if not len(cells):
+    if not len(cells) or cells.map(lambda cell: bool(ADDRESS.fullmatch(cell))).all():
         return None
     parts = cells.map(_parts)
     marks = {part[1] for part in parts if part is not None}
@@ -103,6 +106,13 @@ def as_numbers(column: pd.Series) -> Numbers | None:
     if best[0] < AGREE * len(cells):
         return None
     (mark,) = marks
+    pointed = [part[2] for part in parts if part is not None and "." in part[2]]
+    if pointed and decimal + thousands == "." and all(map(_THOUSANDS.fullmatch, pointed)):
+        said = f"{pointed[0]} read as a decimal; may be thousands"
+        if re.fullmatch(_MONEY, mark):  # which has two decimals, or none
+            decimal, thousands = ",", "."
+    if decimal + thousands == ",." and not any("," in part[2] for part in parts if part):
+        said = "points as marks of thousands"
     form = {"decimal": decimal, "thousands": thousands, "unit": mark}
     values = numbers(column, form)
     odd = cells[values[cells.index].isna()]
@@ -146,7 +156,7 @@ def _parts(cell: str) -> tuple[float, str, str] | None:
     if before and after:
         return None
     negative = (found["sign"] or found["minus"]) in ("-", "−")
-    digits = re.sub("[   ]", " ", found["number"]).replace("’", "'").strip()
+    digits = re.sub("[\u00a0\u202f\u2009]", " ", found["number"]).replace("’", "'").strip()
     return (-1.0 if negative else 1.0), before or after, digits
 
 
@@ -174,13 +184,16 @@ def as_dates(column: pd.Series) -> Dates | None:
     if len(odd) > (1 - AGREE) * len(cells):
         return None
     said = "" if best == "ISO8601" else f"as {best}"
-    other = best.replace("%m/%d", "%d/%m")
+    other = best.replace("%m/%d", "%d/%m").replace("%d-%m", "%m-%d")
     if other != best:
         there = dates(column, other)[cells.index].notna().sum()
         if there > len(cells) - len(odd):
             best, whole, odd, said = other, dates(column, other), odd.iloc[:0], f"as {other}"
         elif there == len(cells) - len(odd):
-            said = f"as month/day; {other} would fit too"
+            order = "month/day" if "/" in best else "day-month"
+            said = f"as {order}; {other} would fit too"
+    if best == "ISO8601" and look.map(lambda cell: bool(_ZONE.fullmatch(cell))).any():
+        said = "times in UTC"
     return Dates(whole, best, said, len(odd), str(odd.iloc[0])[:40] if len(odd) else "")
 
 

@@ -31,7 +31,8 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         method: as in [`BayesianRegressor`][posterax.BayesianRegressor].
         hidden_layer_sizes: widths of the hidden layers (default: by the number of rows).
         activation: ``"relu"``, ``"tanh"``, ``"silu"``, …
-        prior: a prior of ``px.priors`` over the weights; the default learns its widths.
+        prior: a prior of ``px.priors`` over the weights; the default learns its widths for
+            ``method="bayes_by_backprop"``, and is ``Gaussian(1.0)`` for others.
         members: networks fitted side by side, for Bayes by Backprop and deep ensembles.
         temperature: weight of the KL in Bayes by Backprop, a number or a pair (coldest, warmest)
             between which the members are spread; 1 is the posterior, below 1 the data count

@@ -9,6 +9,7 @@ import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from sklearn.preprocessing import OneHotEncoder
 from .cells import dates, numbers, texts
 from .choices import MISSING, RARE, Column
 from .learned import date_parts, learned, truths
+
+MOST_KEPT = 200  # categories that a file may name in a column; a fit keeps far fewer
 
 
 class Columns:
@@ -44,7 +47,6 @@ class Columns:
         self.columns = list(columns)
         self.used = [column for column in self.columns if column.kind != "left out"]
         self._groups = _Groups(self.used)
-        self._transformer = self._groups.transformer()
 
     @classmethod
     def learn(cls, frame: Any) -> "Columns":
@@ -64,12 +66,24 @@ class Columns:
     @property
     def text(self) -> list[str]:
         """Names of columns whose cells are to be read as text: "1.234" may be 1234 there."""
-        return [c.name for c in self.used if c.kind in ("category", "date") or c.form is not None]
+        plain = (None, {"decimal": ".", "thousands": "", "unit": ""})
+        kinds = ("category", "date")
+        return [c.name for c in self.used if c.kind in kinds or c.form not in plain]
 
     @property
     def names_out(self) -> list[str]:
         """Names of the matrix' columns."""
         return self._groups.names_out()
+
+    @property
+    def fills(self) -> np.ndarray:
+        """What stands for a gap, of the matrix' first columns: those that hold numbers."""
+        return np.array([*self._groups.plain.values(), *self._groups.marked.values()], np.float64)
+
+    @cached_property
+    def _transformer(self) -> ColumnTransformer:
+        """Made when it is first needed: a table of thousands of columns takes seconds."""
+        return self._groups.transformer()
 
     def transform(self, frame: Any) -> np.ndarray:
         """The matrix of a table with these columns, in any order; others are ignored."""
@@ -126,6 +140,9 @@ class Columns:
         found = cls([Column.from_json(node) for node in nodes])
         if not found.used or len(set(found.names)) != len(found.names):
             raise ValueError("columns: none in use, or one twice")
+        most = max(found.used, key=lambda column: len(column.kept))
+        if len(most.kept) > MOST_KEPT:
+            raise ValueError(f"columns: {len(most.kept):,} categories of {most.name[:40]!r}")
         return found
 
     # -- inside

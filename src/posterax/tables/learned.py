@@ -11,6 +11,7 @@ from .choices import CYCLES, MISSING, RARE, Column
 
 MOST_CATEGORIES = 30  # of a column; rarer ones are one category
 RARELY = 0.005  # of the rows, and at least 2 and at most 20 of them: rarer is rare
+GAPS = 20  # at most so many numbers for each row, where they count rows
 IDENTIFIER = 0.9  # of a column's texts differ, and there are more than 20 of them
 
 
@@ -24,8 +25,9 @@ def learned(name: str, values: pd.Series) -> Column:  # noqa: PLR0911
     if pd.api.types.is_timedelta64_dtype(values.dtype):
         return _number(name, numbers(values, None), "number", ["in seconds"], None)
     if pd.api.types.is_datetime64_any_dtype(values.dtype):
-        return _date(name, dates(values, "ISO8601"), "ISO8601", [])
-    if not pd.api.types.is_numeric_dtype(values.dtype) or values.dtype == bool:
+        zoned = values.dt.tz is not None
+        return _date(name, dates(values, "ISO8601"), "ISO8601", ["times in UTC"] * zoned)
+    if not pd.api.types.is_numeric_dtype(values.dtype) or pd.api.types.is_bool_dtype(values.dtype):
         known = truths(values)
         if known.isna().sum() == missing:
             return _number(name, known, "boolean", [], None)
@@ -56,7 +58,7 @@ def _number(
     fill = float(known.median()) if kind == "number" else float(known.mean() >= 0.5)
     if missing:
         said = [*said, f"gaps filled with {fill:.6g} and marked"]
-    done = "; ".join(said) or ("as it is" if kind == "number" else "0 and 1")
+    done = "; ".join([*said, "standardised"] if kind == "number" else ["0 and 1", *said])
     return Column(name, kind, done, missing, gaps=missing > 0, fill=[fill], form=form)
 
 
@@ -147,11 +149,15 @@ def truths(values: pd.Series) -> pd.Series:
 
 
 def _counts_rows(name: str, values: pd.Series) -> bool:
-    """Whether a column is the number of the row, as other programs add it."""
+    """Whether a column is the number of the row, as other programs add it.
+
+    Part of a table has gaps where the other rows were, and is to be judged as the whole is.
+    """
     if name.lower() not in ("id", "index", "row", "no", "nr", "column 1", "unnamed: 0"):
         return False
     steps = np.diff(values.to_numpy(dtype=np.float64))
-    return len(steps) > 0 and bool(np.all(steps == 1))
+    whole = np.all((steps >= 1) & (steps == np.round(steps)))
+    return len(steps) > 0 and bool(whole) and float(steps.mean()) <= GAPS
 
 
 def _odd(read: Any, what: str) -> list[str]:

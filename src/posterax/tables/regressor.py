@@ -30,7 +30,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             which is used as it is.
         hidden_layer_sizes: widths of the hidden layers (default: by the number of rows).
         activation: ``"relu"``, ``"tanh"``, ``"silu"``, …
-        prior: a prior of ``px.priors`` over the weights; the default learns its widths.
+        prior: a prior of ``px.priors`` over the weights; the default learns its widths for
+            ``method="bayes_by_backprop"``, and is ``Gaussian(1.0, fan_in=True)`` for others.
         noise: ``"predicted"`` (a scale for every row, from the network) or ``"learned"`` (one for
             all rows), both of a Student t with 8 degrees of freedom, so that a few outliers do
             not rule; or the known deviation of Gaussian noise, in the units of ``y``.

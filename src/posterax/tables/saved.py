@@ -2,14 +2,17 @@
 
 import inspect
 import warnings
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .. import files, infer, priors
-from ..checkpoint import CheckpointError
+from .. import _named, files, priors
+from .._bounds import check_count, check_outputs, field, named, texts
+from ..checkpoint import CheckpointError, shortened
 from ..infer.base import Method
+from ..likelihoods import Categorical
 from ..posteriors import Posterior
 from .classifier import BayesianClassifier
 from .columns import Columns
@@ -17,11 +20,6 @@ from .regressor import BayesianRegressor
 from .standardise import Standardiser
 
 _ESTIMATORS: dict[str, Any] = {c.__name__: c for c in (BayesianClassifier, BayesianRegressor)}
-_METHODS = {
-    name: value
-    for name, value in vars(infer).items()
-    if isinstance(value, type) and issubclass(value, Method)
-}
 
 
 def save(estimator: Any, path: str | Path) -> None:
@@ -40,7 +38,7 @@ def save(estimator: Any, path: str | Path) -> None:
     if isinstance(estimator, BayesianClassifier):
         classes = estimator.classes_
         fitted["classes_"] = classes.tolist()
-        fitted["labels"] = "object" if classes.dtype == object else classes.dtype.str
+        fitted["labels"] = _dtype_name(classes.dtype)
     else:
         fitted["target_shape"] = list(estimator._target_shape)
         arrays["estimator/y_shift"], arrays["estimator/y_scale"] = estimator.y_scaling_
@@ -54,40 +52,131 @@ def save(estimator: Any, path: str | Path) -> None:
     files.save(estimator.posterior_, path, {"estimator": header}, arrays)
 
 
-def rebuild(
-    posterior: Posterior, header: dict[str, Any], arrays: dict[str, np.ndarray], path: Path
-) -> Any:
-    """The estimator that was saved with its posterior."""
-    kind = _ESTIMATORS.get(str(header["name"]))
-    if kind is None:
-        raise CheckpointError(f"{path}: holds an estimator of unknown kind {header['name']!r}")
+def rebuild(posterior: Posterior, header: Any, arrays: dict[str, np.ndarray], path: Path) -> Any:
+    """The estimator that was saved with its posterior; what does not fit it is refused."""
+    kind = named(_ESTIMATORS, header, "estimator", path)
     known = inspect.signature(kind).parameters
-    stored = {name: _made(node) for name, node in header["params"].items() if name in known}
+    params = field(header, "params", dict, path=path)
+    stored = {name: _made(node, path) for name, node in params.items() if name in known}
     estimator = kind(**{name: value for name, (value, kept) in stored.items() if kept})
-    fitted = header["fitted"]
+    fitted = field(header, "fitted", dict, path=path)
+    classifies = isinstance(posterior.model.likelihood, Categorical)
+    if classifies != (kind is BayesianClassifier) or posterior.model.likelihood.kind == "counts":
+        likelihood = type(posterior.model.likelihood).__name__
+        raise CheckpointError(f"{path}: a {kind.__name__} cannot have the likelihood {likelihood}")
+    check_outputs(posterior.model, posterior.targets, path)
     estimator.posterior_ = posterior
-    estimator.x_scaling_ = Standardiser(arrays["estimator/x_shift"], arrays["estimator/x_scale"])
-    estimator.n_features_in_ = int(fitted["n_features_in_"])
-    seeds = [int(seed) for seed in fitted["seeds"]]
-    estimator._network_seed, estimator._fit_seed, estimator._predict_seed = seeds
-    estimator.updates_ = int(fitted["updates_"])
-    if estimator.columns is not None or "columns" in fitted:
-        estimator.columns_ = Columns.from_json(fitted["columns"])
-        wide = (len(estimator.columns_.names_out),)
-        if estimator.columns != "auto" or estimator.x_scaling_.shift.shape != wide:
-            raise CheckpointError(f"{path}: its columns do not fit its network")
-    if "card" in header:
-        estimator.card_ = dict(header["card"])
-    if "feature_names_in_" in fitted:
-        estimator.feature_names_in_ = np.array(fitted["feature_names_in_"], dtype=object)
-    if kind is BayesianClassifier:
-        estimator.classes_ = np.array(fitted["classes_"], dtype=fitted["labels"])
+    _inputs(estimator, fitted, arrays, path)
+    if classifies:
+        estimator.classes_ = _classes(posterior, fitted, arrays, path)
     else:
-        estimator._target_shape = tuple(int(d) for d in fitted["target_shape"])
-        shift, scale = arrays["estimator/y_shift"], arrays["estimator/y_scale"]
-        estimator.y_scaling_, estimator.n_outputs_ = Standardiser(shift, scale), len(shift)
-        estimator.spread_ = arrays["estimator/spread"]
+        _targets(estimator, fitted, arrays, path)
+    estimator._network_seed, estimator._fit_seed, estimator._predict_seed = _seeds(fitted, path)
+    estimator.updates_ = _count(fitted, "updates_", path)
+    if "card" in header:
+        estimator.card_ = field(header, "card", dict, path=path)
     return estimator
+
+
+def _inputs(estimator: Any, fitted: Any, arrays: dict[str, np.ndarray], path: Path) -> None:
+    """From the table to the network's inputs, as many as it has."""
+    module: Any = getattr(estimator.posterior_.model.network.dense(), "static", None)
+    wide = field(vars(module), "in_size", int, path=path)
+    shift, scale = (_numbers(arrays, name, (wide,), path) for name in ("x_shift", "x_scale"))
+    estimator.x_scaling_ = Standardiser(shift, scale)
+    estimator.n_features_in_ = _count(fitted, "n_features_in_", path)
+    features, names = wide, None
+    if estimator.columns is not None or "columns" in fitted:
+        columns = estimator.columns_ = Columns.from_json(fitted.get("columns"))
+        features, names = len(columns.names), columns.names
+        if estimator.columns != "auto" or len(columns.names_out) != wide:
+            raise CheckpointError(f"{path}: its columns do not fit its network")
+        count = len(columns.fills)
+        with np.errstate(over="ignore"):
+            filled = ((columns.fills - shift[:count]) / scale[:count]).astype(np.float32)
+        if not np.all(np.isfinite(filled)):
+            raise CheckpointError(f"{path}: what fills the gaps of its columns is no such value")
+    if estimator.n_features_in_ != features:
+        raise CheckpointError(
+            f"{path}: {estimator.n_features_in_} features where its network needs {features}"
+        )
+    if "feature_names_in_" in fitted:
+        found = texts(fitted, "feature_names_in_", path)
+        if len(found) != features or names not in (None, found):
+            raise CheckpointError(f"{path}: the names of its features are not those of its columns")
+        estimator.feature_names_in_ = np.array(found, dtype=object)
+
+
+def _dtype_name(dtype: np.dtype) -> str:
+    return "object" if dtype.kind == "O" else dtype.str
+
+
+def _classes(
+    posterior: Posterior, fitted: Any, arrays: dict[str, np.ndarray], path: Path
+) -> np.ndarray:
+    """The labels: of one type, each once, in order, and one for each output."""
+    found = field(fitted, "classes_", list, path=path)
+    said = field(fitted, "labels", str, path=path)
+    dtype = np.dtype(said)
+    kinds = {type(label) for label in found}
+    if (
+        dtype.kind not in "biufUO"
+        or said != _dtype_name(dtype)
+        or len(kinds) != 1
+        or not kinds <= {str, bool, int, float}
+    ):
+        raise CheckpointError(f"{path}: labels of type {dtype} cannot be {shortened(found)}")
+    if dtype.kind == "U":  # each takes as much as the longest may
+        check_count("its labels", len(found) * dtype.itemsize // 4, arrays, path)
+    if not all(a < b for a, b in pairwise(found)):
+        raise CheckpointError(f"{path}: its classes are not in order, or one is there twice")
+    labels = np.array(found, dtype)
+    if labels.tolist() != found or {type(label) for label in labels.tolist()} != kinds:
+        raise CheckpointError(f"{path}: {shortened(found)} are no labels of type {dtype}")
+    module: Any = getattr(posterior.model.network.dense(), "static", None)
+    if field(vars(module), "out_size", int, path=path) != max(2, len(found)):
+        raise CheckpointError(f"{path}: {len(found)} classes do not fit its network")
+    return labels
+
+
+def _targets(estimator: Any, fitted: Any, arrays: dict[str, np.ndarray], path: Path) -> None:
+    """From the network's outputs to the units of y."""
+    shape = tuple(field(fitted, "target_shape", list, path=path))
+    if shape != estimator.posterior_.targets.given:
+        raise CheckpointError(f"{path}: targets of the shape {shortened(shape)} do not fit it")
+    wide = (int(np.prod(shape)),)
+    shift, scale = (_numbers(arrays, name, wide, path) for name in ("y_shift", "y_scale"))
+    estimator._target_shape, estimator.n_outputs_ = shape, wide[0]
+    estimator.y_scaling_ = Standardiser(shift, scale)
+    estimator.spread_ = _numbers(arrays, "spread", shape, path)
+
+
+def _numbers(
+    arrays: dict[str, np.ndarray], name: str, shape: tuple[int, ...], path: Path
+) -> np.ndarray:
+    """Shifts, scales or spreads: of this shape, finite, and but for shifts above 0."""
+    found = arrays.get(f"estimator/{name}")
+    if found is None or found.shape != shape or found.dtype.kind != "f":
+        said = "missing" if found is None else f"{found.dtype}{list(found.shape)}"
+        raise CheckpointError(f"{path}: {name} is {said} where numbers{list(shape)} belong")
+    if not np.all(np.isfinite(found)) or not (name.endswith("shift") or np.all(found > 0)):
+        raise CheckpointError(f"{path}: {name} must be finite, and above 0 unless it is a shift")
+    return found
+
+
+def _count(fitted: Any, name: str, path: Path) -> int:
+    found = field(fitted, name, int, path=path)
+    if not 0 <= found < 2**31:
+        raise CheckpointError(f"{path}: {name!r} cannot be {shortened(found)}")
+    return int(found)
+
+
+def _seeds(fitted: Any, path: Path) -> list[int]:
+    """Of the network, the fit and the predictions."""
+    found = field(fitted, "seeds", list, path=path)
+    if len(found) != 3:
+        raise CheckpointError(f"{path}: {len(found)} seeds where 3 belong")
+    return [_count({"seeds": seed}, "seeds", path) for seed in found]
 
 
 def _described(name: str, value: Any) -> Any:  # noqa: PLR0911
@@ -104,10 +193,10 @@ def _described(name: str, value: Any) -> Any:  # noqa: PLR0911
     if isinstance(value, np.ndarray):
         return {"array": value.tolist()}
     if isinstance(value, priors.Prior):
-        prior = files.describe_prior(value)
+        prior = _named.describe_prior(value)
         if prior is not None:
             return {"prior": prior}
-    if isinstance(value, Method) and type(value).__name__ in _METHODS:
+    if isinstance(value, Method) and type(value).__name__ in _named.METHODS:
         settings = {key: _described(f"{name}.{key}", v) for key, v in vars(value).items()}
         return {"method": type(value).__name__, "settings": settings}
     warnings.warn(
@@ -125,21 +214,21 @@ def _simple(value: Any) -> bool:
     return value is None or isinstance(value, bool | int | float | str | np.generic)
 
 
-def _made(node: Any) -> tuple[Any, bool]:  # noqa: PLR0911
+def _made(node: Any, path: Path) -> tuple[Any, bool]:  # noqa: PLR0911
     """A setting from JSON, and whether it was kept."""
     if "dropped" in node:
         return None, False
     if "list" in node:
-        items = [_made(item)[0] for item in node["list"]]
-        return (tuple(items) if node["tuple"] else items), True
+        items = [_made(item, path)[0] for item in node["list"]]
+        return (tuple(items) if field(node, "tuple", bool, path=path) else items), True
     if "dict" in node:
-        return {_made(k)[0]: _made(v)[0] for k, v in node["dict"]}, True
+        return {_made(k, path)[0]: _made(v, path)[0] for k, v in node["dict"]}, True
     if "array" in node:
         return np.array(node["array"]), True
     if "prior" in node:
-        return files.make_prior(node["prior"]), True
+        return _named.make_prior(node["prior"], path), True
     if "method" in node:
-        settings = {key: _made(value) for key, value in node["settings"].items()}
+        settings = {key: _made(value, path) for key, value in node["settings"].items()}
         kept = {key: value for key, (value, stored) in settings.items() if stored}
-        return _METHODS[node["method"]](**kept), True
-    return node["value"], True
+        return _named.METHODS[node["method"]](**kept), True
+    return field(node, "value", bool, int, float, str, type(None), path=path), True

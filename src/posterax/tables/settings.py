@@ -29,6 +29,7 @@ BATCH = 256
 STEPS = (2000, 8000)  # for 50 rows and fewer, for 200 and more
 EPOCHS = 50  # at least
 PARTS = (0.75, 0.5)  # of the steps, before and after the intervals' width is measured
+DEFAULT = "bayes_by_backprop"
 
 
 class Budget(NamedTuple):
@@ -52,7 +53,7 @@ def make_method(
         return method
     rate = LEARNING_RATE if learning_rate is None else above_zero("learning_rate", learning_rate)
     by_name: dict[Any, Callable[[], Method]] = {
-        "bayes_by_backprop": lambda: _variational(rate, whole("members", members), temperature),
+        DEFAULT: lambda: _variational(rate, whole("members", members), temperature),
         "deep_ensemble": lambda: DeepEnsemble(members, learning_rate=rate),
         "importance_sampling": ImportanceSampling,
         "maximum_a_posteriori": lambda: MaximumAPosteriori(rate),
@@ -83,9 +84,21 @@ def _variational(rate: float, members: int, temperature: Any) -> Method:
     return DeepEnsemble(members, inside, tuple(np.geomspace(*ends, members).tolist()))
 
 
-def default_prior(classes: bool) -> priors.Prior:
-    """Widths are learned: one for each layer, in regression one for each input of each layer."""
-    return priors.Hierarchical(1.0, 1.0, relevance=not classes)
+def default_prior(classes: bool, method: str | Method) -> priors.Prior:
+    """Widths that are learned for the default method, and fixed ones for all others.
+
+    One width is learned for each layer, in regression one for each input of each layer. Around a
+    mode that degenerates: n weights with a width in common have the density
+    (1 + ‖w‖² / 2b) to the power −(a + n/2), a peak at 0 that wins where the data hold the weights
+    less fast, and then every row gets the same answer. A mean-field Gaussian at temperature 1 ends
+    there too; at the default's temperatures the data count twice or more, and hold them.
+
+    Of the fixed ones N(0, 1) lets logits grow as they have to. In regression, where the noise is
+    predicted too, it fits noise, and N(0, 1 / fan-in) does not.
+    """
+    if isinstance(method, str) and method == DEFAULT:
+        return priors.Hierarchical(1.0, 1.0, relevance=not classes)
+    return priors.Gaussian(1.0, fan_in=not classes)
 
 
 def layer_sizes(hidden_layer_sizes: Any, n: int) -> tuple[int, ...]:
