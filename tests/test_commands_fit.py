@@ -358,4 +358,4 @@ def test_every_method_by_name(method, inside, tmp_path):
 def test_names_of_methods():
     assert method_arguments("BBB") == {"method": "bayes_by_backprop"}
     assert isinstance(method_arguments("laplace")["method"], px.Laplace)
-    assert method_arguments("map", task="classification") == {"method": "maximum_a_posteriori"}
+    assert method_arguments("map") == {"method": "maximum_a_posteriori"}

@@ -29,7 +29,7 @@ def posterior_of(leaves, hidden=(), outputs=1, likelihood=GAUSSIAN, **more) -> D
         jax.tree.structure(model.parameters), [jnp.asarray(a, jnp.float32) for a in leaves]
     )
     fields = {"chained": True} | more
-    return Draws(model, model.network.state, Targets((), ()), draws=draws, **fields)
+    return Draws(model, model.network.state, Targets((), (1,)), draws=draws, **fields)
 
 
 def line(slope, offset, **more) -> Draws:

@@ -190,9 +190,6 @@ def test_tables_give_it_minibatches():
     )
     estimator.fit(X, Y)
     assert estimator.posterior_.record.settings["batch_size"] == 4
-    for method in (px.Laplace(prior_precision="per_array"), px.DeepEnsemble(2, anchored=True)):
-        with pytest.raises(ValueError, match=r"pass prior=px.priors.Gaussian\(1.0\) to Bayesian"):
-            px.BayesianRegressor(method=method, steps=1).fit(X, Y)
 
 
 class Normalised(nnx.Module):
