@@ -193,14 +193,12 @@ def test_every_example_of_the_help_is_understood():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("hasty_module")
-def test_every_example_of_the_help_runs(house, monkeypatch):
+def test_every_example_of_the_help_runs(house, data_dir, monkeypatch):
     """One after the other, in one directory: what fit writes, the next ones read."""
     monkeypatch.chdir(house)
     quick = ("fit", "compare", "demo")
     for line in examples():
         name, *rest = shlex.split(line)
-        if name == "reproduce":
-            continue  # hours; tests of experiments run them in small
         done = invoke(name, *rest, *(["--quick"] if name in quick else []))
         assert done.exit_code == 0, (line, done.output)
         assert done.stdout or "--out" in rest

@@ -17,7 +17,7 @@ EXAMPLES = """Examples:
 
 posterax reproduce regression --budget quick --seeds 1
 
-posterax reproduce uci --out results"""
+posterax reproduce uci --budget quick --seeds 2 --out results"""
 
 
 def reproduce(
