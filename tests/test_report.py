@@ -1,5 +1,6 @@
 """The report: a page that is whole, safe, the same every time, and says what the numbers say."""
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -126,6 +127,29 @@ def test_scores_are_those_of_numpy(pages, fitted):
     assert rows["R²"]["Value"] == f"{1 - rmse**2 / np.var(true):.3f}"
     least, most = map(float, rows["RMSE"]["95 % interval"].split(" to "))
     assert least < rmse < most
+
+
+def test_errors_are_of_the_mean_where_it_is_not_the_median():
+    from sklearn.metrics import mean_absolute_error, root_mean_squared_error
+
+    subject = made.counts(60)
+    true, mean = subject.y, subject.predictive.mean
+    assert np.abs(mean - subject.predictive.law.median()).max() > 0.3
+    rows = {row["Score"]: row for row in Page(made.page(subject)).table("scores", "Score")}
+    assert rows["RMSE"]["Value"] == f"{root_mean_squared_error(true, mean):.2f}"
+    assert rows["MAE"]["Value"] == f"{mean_absolute_error(true, mean):.2f}"
+
+
+def test_without_inputs_the_command_line_and_the_report_know_the_same():
+    from posterax.commands.scoring import baseline
+
+    y, new = np.array(list("aaaaabbc")), np.array(list("abca"))
+    place = lambda labels: np.searchsorted(["a", "b", "c"], labels)  # noqa: E731
+    subject = made.labels(4, classes=("a", "b", "c"))
+    subject = dataclasses.replace(subject, y=place(new), train_y=place(y))
+    by_hand = -np.log(np.array([6, 3, 2, 6]) / 11).mean()  # counts 5, 2, 1 and one more each
+    assert baseline(y, new)["nll"] == pytest.approx(by_hand)
+    assert scores._baseline_nll(subject).mean() == pytest.approx(by_hand)
 
 
 def test_scores_of_classes_are_those_of_scikit_learn(pages):

@@ -37,6 +37,18 @@ def wilson(share: float, n: float) -> tuple[float, float]:
     return float(max(centre - reach, 0.0)), float(min(centre + reach, 1.0))
 
 
+def shares(counts: Any) -> np.ndarray:
+    """What is known of classes without inputs: their shares, none of them 0 (Laplace's rule).
+
+    Example:
+        >>> from posterax._chance import shares
+        >>> shares([3, 0, 1])
+        array([0.57142857, 0.14285714, 0.28571429])
+    """
+    counts = np.asarray(counts, np.float64) + 1
+    return counts / counts.sum()
+
+
 def of_classes(p: Any, weight: Any = None, seed: int = 0) -> float:
     """The expected calibration error that a calibrated model stays below in 95 % of cases.
 

@@ -77,10 +77,8 @@ def baseline(y: Any, y_new: Any, weight: Any = None, weight_new: Any = None) -> 
         return {"nll": float(nll), "rmse": average(error**2) ** 0.5}
     names, place = np.unique(y.astype(str), return_inverse=True)
     counts = np.bincount(place, weight)
-    least = 1 / (len(y) + 1)  # of a class that is not there
-    share = np.maximum(counts / counts.sum(), least)
-    known = dict(zip(names.tolist(), share.tolist(), strict=True))
-    likely = [known.get(str(label), least) for label in y_new.astype(str)]
+    known = dict(zip(names.tolist(), _chance.shares(counts).tolist(), strict=True))
+    likely = [known[str(label)] for label in y_new.astype(str)]  # ``score`` refuses other labels
     common = names[np.argmax(counts)]
     return {"nll": -average(np.log(likely)), "error": average(y_new.astype(str) != common)}
 

@@ -162,7 +162,7 @@ def _judge(subject: Subject, part: Section) -> None:
 
 
 def _of_numbers(s: Subject) -> list[Score]:
-    error, apart = np.square(s.true - s.mean), np.abs(s.true - s.median)
+    error, apart = np.square(s.true - s.mean), np.abs(s.true - s.mean)
     width = s.high - s.low
     train = s._first(s.train_y)
     centre, spread = float(np.mean(train)), float(np.std(train))
@@ -186,8 +186,8 @@ def _of_numbers(s: Subject) -> list[Score]:
             unit,
         ),
         Score(
-            "MAE", *_mean(apart), float(np.mean(np.abs(s.true - np.median(train)))), "lower",
-            "The average distance of the predicted median from the truth.", unit,
+            "MAE", *_mean(apart), float(np.mean(np.abs(s.true - centre))), "lower",
+            "The average distance of the mean from the truth.", unit,
         ),
         Score(
             "R²", *_interval(explained, len(error)),
@@ -269,9 +269,8 @@ def _of_classes(s: Subject) -> list[Score]:
 
 
 def _frequencies(s: Subject) -> np.ndarray:
-    """Of the classes in the training rows, none of them 0 (Laplace's rule)."""
-    counts = np.bincount(s.train_y[s.train_y >= 0], minlength=s.p.shape[1]) + 1.0
-    return counts / counts.sum()
+    """Of the classes in the training rows."""
+    return _chance.shares(np.bincount(s.train_y[s.train_y >= 0], minlength=s.p.shape[1]))
 
 
 def _baseline_nll(s: Subject) -> np.ndarray:

@@ -99,7 +99,7 @@ class Subject:
 
     @cached_property
     def _quantiles(self) -> np.ndarray:
-        levels = np.array([(1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2])
+        levels = np.array([(1 - LEVEL) / 2, (1 + LEVEL) / 2])
         return np.stack([self._first(q) for q in self.predictive.quantile(levels)])
 
     @property
@@ -107,12 +107,8 @@ class Subject:
         return self._quantiles[0]
 
     @property
-    def median(self) -> np.ndarray:
-        return self._quantiles[1]
-
-    @property
     def high(self) -> np.ndarray:
-        return self._quantiles[2]
+        return self._quantiles[1]
 
     @cached_property
     def inside(self) -> np.ndarray:
