@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import posterax as px
-from posterax import _chance, report
+from posterax import _chance, _whole, report
 from posterax.report import build, checks, classes, data, pictures, regression, scores, write_report
 from posterax.report import rows as rows_of
 from posterax.report.page import Picture, Section
@@ -373,11 +373,12 @@ def test_wrong_use_is_refused_in_words(fitted, tmp_path, monkeypatch):
         write_report(path, model, X, y, held_out=X)
     with pytest.raises(ValueError, match=r"scores\['RMSE'\] must be \(value, low, high\)"):
         scores.measure(made.numbers(), {"RMSE": 3.0})
+    monkeypatch.setattr(build, "render", lambda *given, **more: "half")
     with pytest.raises(IsADirectoryError, match="name a file in it"):
-        build._write_whole(tmp_path, b"")
-    monkeypatch.setattr(build.os, "replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
+        write_report(tmp_path, model, X, y)
+    monkeypatch.setattr(_whole.os, "replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
     with pytest.raises(OSError, match="full"):
-        build._write_whole(path, b"half")
+        write_report(path, model, X, y)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -7,13 +7,12 @@ import numpy as np
 from .. import _chance, metrics
 from . import Refused
 
-__all__ = ["LEVEL", "LOWER_IS_BETTER", "Scores", "baseline", "by_chance", "labels", "score"]
+__all__ = ["LEVEL", "Scores", "baseline", "by_chance", "labels", "score"]
 
 Scores = dict[str, tuple[float, float, float]]  # value, and the ends of its 95 % interval, or NaN
 LEVEL = 0.9  # of the interval whose coverage is counted
 RESAMPLES = 500
 SHARES = ("coverage", "error")
-LOWER_IS_BETTER = ("nll", "rmse", "mae", "error", "brier", "calibration_error", "width")
 
 
 def score(estimator: Any, X: Any, y: Any, weight: Any = None, *, seed: int = 0) -> Scores:

@@ -5,55 +5,17 @@ import math
 import os
 import re
 import struct
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
+from .._whole import whole_file, write_whole
 from . import Refused
 
 __all__ = ["check_out", "plain", "safe_text", "to_json", "whole_file", "write_whole"]
 
 _HARMLESS = re.compile(r"[+-]\d[\d., ]*")  # no formula: -1,5 and +41 31
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet would run
-
-
-def write_whole(path: str | Path, content: str | bytes) -> None:
-    """Write a file whole or not at all: beside first, then renamed.
-
-    Example:
-        >>> import pathlib, tempfile
-        >>> from posterax.commands.writing import write_whole
-        >>> file = pathlib.Path(tempfile.mkdtemp()) / "table.md"
-        >>> write_whole(file, "| a |")
-        >>> file.read_text()
-        '| a |'
-    """
-    with whole_file(path, binary=isinstance(content, bytes)) as file:
-        file.write(content)
-
-
-@contextmanager
-def whole_file(path: str | Path, *, binary: bool = False) -> Iterator[IO]:
-    """A file to write into, that appears under its name only when all went well."""
-    path = Path(path)
-    mode: dict[str, Any] = {"mode": "wb"} if binary else {"mode": "w", "encoding": "utf-8"}
-    if not binary:
-        mode["newline"] = ""  # line ends as they are given
-    if path.exists() and not path.is_file():  # /dev/null, a pipe: nothing to rename
-        with path.open(**mode) as file:
-            yield file
-        return
-    path = path.resolve()  # a link stays a link
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open(**mode) as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def check_out(

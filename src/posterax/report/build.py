@@ -1,7 +1,6 @@
 """One self-contained page about a fitted model: no script, no request, nothing to install."""
 
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._course import temperatures
+from .._whole import write_whole
 from . import checks, classes, data, pruned, recipe, regression, rows
 from . import scores as scoring
 from .page import Finding, Level, Section
@@ -78,7 +78,12 @@ def write_report(
         '<!doctype html>'
     """
     page = render(estimator, X, y, held_out=held_out, scores=scores, card=card, title=title)
-    return _write_whole(Path(path), page.encode("utf-8"))
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: name a file in it, such as report.html")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, page)
+    return path
 
 
 def render(
@@ -235,22 +240,3 @@ def _version() -> str:
     from .._version import __version__
 
     return __version__
-
-
-def _write_whole(path: Path, content: bytes) -> Path:
-    """Write beside, then rename: a file is there whole or not at all."""
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder: name a file in it, such as report.html")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:50]}-", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(beside, 0o666 & ~mask)  # as any other new file
-        os.replace(beside, path)
-    except BaseException:
-        Path(beside).unlink(missing_ok=True)
-        raise
-    return path
