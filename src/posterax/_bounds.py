@@ -167,7 +167,8 @@ def _check_priors(model: Any, path: Path) -> None:
             continue
         for shape in map(np.shape, jax.tree.leaves(prior)):
             front = len(w.shape) - len(shape)
-            if front < 0 or any(a not in (1, b) for a, b in zip(shape, w.shape[front:])):  # noqa: B905
+            pairs = zip(shape, w.shape[max(front, 0) :], strict=front >= 0)
+            if front < 0 or any(a not in (1, b) for a, b in pairs):
                 raise CheckpointError(
                     f"{path}: the prior of {path_name(place)} has numbers of the shape {shape}, "
                     f"and its weights have {w.shape}"
