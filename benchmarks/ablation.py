@@ -40,9 +40,9 @@ def parts():
 
     import posterax as px
     from benchmarks import problem, worker_jax
-    from posterax import loop
+    from posterax.fitting import loop
+    from posterax.fitting.prepare import make_start, prepare
     from posterax.infer.base import batch_nll
-    from posterax.prepare import make_start, prepare
 
     model = px.Model(
         worker_jax.network(NETWORK), worker_jax.PRIORS["mixture"], px.likelihoods.Categorical()
@@ -92,9 +92,9 @@ def without(trick):
     """The step with one trick taken away."""
     import jax
 
-    import posterax._noise as noise
-    import posterax.infer.mean_field as module
+    import posterax.infer.variational.mean_field as module
     from benchmarks import worker_jax
+    from posterax._util import noise
 
     phase = module.VariationalPhase
     if trick == "counter-hash noise (JAX's threefry instead)":

@@ -219,7 +219,7 @@ def work(name: str, seed: int, out: str) -> None:
 
 def measure(name: str, seed: int, peers: str, limit: float) -> dict[str, Any]:
     """Run a contender in a fresh process and judge its draws."""
-    from posterax._chain_stats import convergence
+    from posterax.diagnostics.chain_statistics import convergence
 
     python = peers if CONTENDERS[name][0] == "pyro" else sys.executable
     if not Path(python).exists():

@@ -25,10 +25,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import posterax as px
-from posterax import loop
-from posterax._tree import tree_size
+from posterax._util.tree import tree_size
+from posterax.fitting import loop
+from posterax.fitting.prepare import make_start, prepare
 from posterax.infer import Method
-from posterax.prepare import make_start, prepare
 
 ROOT = Path(__file__).parent.parent
 RESULT, PAGE = ROOT / "benchmarks/results/methods.json", ROOT / "docs/methods/index.md"

@@ -32,7 +32,7 @@ def curve():
 def posterax(batch):
     """``px.fit``, all of it: preparation, steps, checks in between, the posterior."""
     import posterax as px
-    from posterax.infer import ensemble
+    from posterax.infer.ensembles import ensemble
 
     if PEER != "posterax":  # one form, whatever the rule says
         ensemble.faster_unrolled = lambda *_: PEER == "posterax unrolled"

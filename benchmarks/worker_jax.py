@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import optax
 
 import posterax as px
-from posterax import loop
-from posterax.prepare import make_start, prepare
+from posterax.fitting import loop
+from posterax.fitting.prepare import make_start, prepare
 
 PRIORS = {
     "gaussian": px.priors.Gaussian(1.0),

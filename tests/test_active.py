@@ -12,7 +12,7 @@ import posterax as px
 from posterax.active.batches import _drawn
 from posterax.experiments import active as experiment
 from posterax.experiments import active_report, reproduce
-from posterax.fit import _whole_or_nothing
+from posterax.fitting.fit import _whole_or_nothing
 from tests.by_hand import GAUSSIAN, ONE, POISSON, TWO, predictive_of
 from tests.test_fit import compilations
 from tests.test_predictive import KINDS, X, posterior_of

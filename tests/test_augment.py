@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 
 import posterax as px
-from posterax import loop
 from posterax.augment import Flip, Shift
-from posterax.prepare import make_start, prepare
+from posterax.fitting import loop
+from posterax.fitting.prepare import make_start, prepare
 
 pytestmark = pytest.mark.usefixtures("hasty_compiler")
 

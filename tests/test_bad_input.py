@@ -16,9 +16,10 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 import posterax as px
-from posterax import checkpoint, loop
 from posterax import likelihoods as lk
-from posterax._memory import explain_out_of_memory
+from posterax._util.memory import explain_out_of_memory
+from posterax.files import container as checkpoint
+from posterax.fitting import loop
 from posterax.posteriors import Point
 from posterax.predictive import Targets
 

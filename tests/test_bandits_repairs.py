@@ -14,11 +14,11 @@ from posterax.bandits.learner import Learner, constant_rate
 from posterax.bandits.networks import PerAction
 from posterax.bandits.replay import Replay, empty
 from posterax.bandits.saved import _by_name, _make
-from posterax.checkpoint import read, write
 from posterax.experiments import bandit
+from posterax.files.container import read, write
+from posterax.fitting.run import Run
 from posterax.networks import as_network
 from posterax.posteriors import Draws
-from posterax.run import Run
 from tests.test_fit import compilations
 
 pytestmark = pytest.mark.usefixtures("hasty_module")

@@ -9,7 +9,7 @@ from flax import nnx
 
 import posterax as px
 from posterax.data import Batch, Data, Stream
-from posterax.prepare import make_start, prepare
+from posterax.fitting.prepare import make_start, prepare
 
 pytestmark = pytest.mark.usefixtures("hasty_compiler")
 

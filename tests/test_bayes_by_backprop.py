@@ -8,10 +8,10 @@ import pytest
 from scipy import integrate, stats
 
 import posterax as px
-from posterax._special import inverse_softplus
+from posterax._util.special import inverse_softplus
 from posterax.data import Batch
 from posterax.infer.base import Plan, Start
-from posterax.infer.bayes_by_backprop import minibatch_weight
+from posterax.infer.variational.bayes_by_backprop import minibatch_weight
 from posterax.model import Parameters
 from posterax.predictive import Targets
 

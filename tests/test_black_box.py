@@ -13,10 +13,10 @@ import pytest
 from scipy import stats
 
 import posterax as px
-from posterax._special import inverse_softplus
+from posterax._util.special import inverse_softplus
 from posterax.data import Stream
 from posterax.gradients import gradient_moments
-from posterax.infer.score_function import Coefficient, sample_gradients, scores
+from posterax.infer.variational.score_function import Coefficient, sample_gradients, scores
 from posterax.posteriors import Factorized, MeanFieldGaussian
 from posterax.posteriors.factors import GaussianFactor
 from tests.conjugate import conjugate

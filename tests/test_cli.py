@@ -91,7 +91,7 @@ class TestPackage:
     def test_fit_is_the_function_even_where_its_module_was_imported(self):
         import importlib
 
-        module = importlib.import_module("posterax.fit")
+        module = importlib.import_module("posterax.fitting.fit")
         assert isinstance(module, ModuleType)
         px.fit = module  # as importing it does
         assert px.fit is module.fit

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import posterax as px
-from posterax.checkpoint import CheckpointError, read, write
+from posterax.files.container import CheckpointError, read, write
 from posterax.tables.cells import as_dates, as_numbers
 from posterax.tables.columns import Columns
 

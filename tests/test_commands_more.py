@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 import posterax as px
 from posterax import cli
-from posterax._course import rest
 from posterax.commands import checks, folds
+from posterax.diagnostics.course import rest
 
 pytestmark = pytest.mark.usefixtures("hasty_module")
 

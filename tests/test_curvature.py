@@ -12,11 +12,11 @@ from scipy.stats import t as student
 
 import posterax as px
 from posterax.data import Batch
-from posterax.infer import fisher
-from posterax.infer.curvature import _derivatives, add_batch, layout, zeros
-from posterax.infer.marginal import prior_precision
-from posterax.infer.sites import last_layer
+from posterax.infer.laplace.curvature import _derivatives, add_batch, layout, zeros
+from posterax.infer.laplace.laplace import fisher
+from posterax.infer.laplace.marginal import prior_precision
 from posterax.posteriors.laplace import as_weight
+from posterax.program.sites import last_layer
 
 pytestmark = pytest.mark.usefixtures("hasty_compiler")
 
@@ -231,7 +231,9 @@ def test_kronecker_is_exact_for_one_example(rng):
 def test_small_parts_of_a_batch_add_up(rng, monkeypatch):
     model = made(px.networks.MLP(2, 1, (3,), key=0), px.likelihoods.Gaussian(0.5), 1)
     x, weight = jnp.asarray(rng.normal(size=(7, 2)), jnp.float32), rng.uniform(0.5, 2, 7)
-    monkeypatch.setattr("posterax.infer.curvature.NUMBERS", 60)  # three parts, the last not full
+    monkeypatch.setattr(
+        "posterax.infer.laplace.curvature.NUMBERS", 60
+    )  # three parts, the last not full
     exact, ((_, sums),) = compare(model, x, weight, "full")
     np.testing.assert_allclose(sums["network"]["matrix"], exact, rtol=1e-3, atol=1e-5)
 

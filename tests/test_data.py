@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 import posterax as px
-from posterax import loop
 from posterax.data import Data, Stream, shuffle
+from posterax.fitting import loop
 
 pytestmark = pytest.mark.usefixtures("hasty_module")
 
@@ -194,7 +194,7 @@ class TestSharedPrograms:
 
     def test_padding_changes_nothing(self, monkeypatch):
         padded = self.fit(101, batch_size=101)
-        monkeypatch.setattr("posterax.prepare.SHARED_ROWS", 0)
+        monkeypatch.setattr("posterax.fitting.prepare.SHARED_ROWS", 0)
         exact = self.fit(101, batch_size=101)
         for a, b in zip(jax.tree.leaves(padded.point), jax.tree.leaves(exact.point), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)

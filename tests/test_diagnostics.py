@@ -11,8 +11,8 @@ import xarray as xr
 from scipy import stats
 
 import posterax as px
-from posterax import _chain_stats as cs
-from posterax.checkpoint import read, write
+from posterax.diagnostics import chain_statistics as cs
+from posterax.files.container import read, write
 from posterax.posteriors import Draws, MeanFieldGaussian, Point
 from posterax.predictive import Targets
 

@@ -11,11 +11,11 @@ from flax import nnx
 import posterax as px
 from posterax.data import Batch
 from posterax.infer.base import Plan, Start
-from posterax.infer.dropout import has_dropout
-from posterax.infer.dropout_phase import Concrete
-from posterax.infer.places import places
+from posterax.infer.ensembles.dropout import has_dropout
+from posterax.infer.ensembles.dropout_phase import Concrete
 from posterax.networks import as_network
 from posterax.predictive import Targets
+from posterax.program.places import places
 
 pytestmark = pytest.mark.usefixtures("hasty_module")
 

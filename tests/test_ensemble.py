@@ -13,8 +13,8 @@ from scipy import stats
 
 import posterax as px
 from posterax.data import Data, Stream
-from posterax.infer import ensemble as ensembles
-from posterax.infer.ensemble_variants import poisson
+from posterax.infer.ensembles import ensemble as ensembles
+from posterax.infer.ensembles.ensemble_variants import poisson
 from posterax.posteriors import Draws, GaussianMixture, MeanFieldGaussian
 
 from .conjugate import NOISE, conjugate

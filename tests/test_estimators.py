@@ -18,11 +18,11 @@ from jax import lax
 from scipy import stats
 
 import posterax as px
-from posterax._noise import noise_key
-from posterax._tree import path_name
-from posterax.infer.estimators import forward
-from posterax.infer.reuse import uses
+from posterax._util.noise import noise_key
+from posterax._util.tree import path_name
+from posterax.infer.variational.estimators import forward
 from posterax.model import Parameters
+from posterax.program.reuse import uses
 
 pytestmark = pytest.mark.usefixtures("hasty_compiler")
 DRAWS = 4000

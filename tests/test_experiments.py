@@ -24,7 +24,7 @@ from posterax.experiments.pairs import differences, estimate
 from posterax.experiments.perceptrons import perceptron
 from posterax.experiments.store import Store
 from posterax.experiments.watch import Shown, Watch
-from posterax.fit import interruptible
+from posterax.fitting.fit import interruptible
 
 RNG = np.random.default_rng(0)
 

@@ -8,11 +8,11 @@ import numpyro.distributions as dist
 import pytest
 
 import posterax as px
-from posterax import loop
-from posterax._noise import noise_key, standard_normal_like
+from posterax._util.noise import noise_key, standard_normal_like
+from posterax.fitting import loop
+from posterax.fitting.prepare import make_start, prepare
 from posterax.infer.base import batch_nll
-from posterax.networks import shared
-from posterax.prepare import make_start, prepare
+from posterax.program import shared
 
 PRIORS = {
     "gaussian": px.priors.Gaussian(0.7),

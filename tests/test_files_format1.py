@@ -10,7 +10,8 @@ import pytest
 from safetensors import safe_open
 
 import posterax as px
-from posterax import checkpoint, files
+from posterax import files
+from posterax.files import container as checkpoint
 from tests.data import make_format1 as format1
 
 pytestmark = pytest.mark.usefixtures("hasty_module")

@@ -22,8 +22,9 @@ import pytest
 from safetensors.numpy import save
 
 import posterax as px
-from posterax import checkpoint, files
+from posterax import files
 from posterax.bandits import saved as agents
+from posterax.files import container as checkpoint
 from tests.data.make_format1 import HERE, TABLE, X
 
 pytestmark = pytest.mark.usefixtures("hasty_module")

@@ -13,9 +13,9 @@ import numpyro.distributions as dist
 import pytest
 
 import posterax as px
-from posterax import run
-from posterax.infer.hamiltonian import Sampling, WarmUp
-from posterax.prepare import make_start
+from posterax.fitting import run
+from posterax.fitting.prepare import make_start
+from posterax.infer.chains.hamiltonian import Sampling, WarmUp
 from tests import sbc
 from tests.conjugate import conjugate, t_values
 

@@ -10,8 +10,8 @@ from sklearn.model_selection import train_test_split
 
 import posterax as px
 from posterax import optim
-from posterax.infer.ivon import IVONPhase
-from posterax.prepare import make_start, prepare
+from posterax.fitting.prepare import make_start, prepare
+from posterax.infer.variational.ivon import IVONPhase
 from tests.conjugate import NOISE, conjugate
 
 LINE = conjugate()

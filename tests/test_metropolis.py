@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import posterax as px
-from posterax.infer.metropolis import Sampling
+from posterax.infer.chains.metropolis import Sampling
 
 from . import sbc
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import t as student
 
 import posterax as px
-from posterax._chain_stats import convergence
+from posterax.diagnostics.chain_statistics import convergence
 from tests.sbc import p_values, ranks
 
 NOISE, CHAINS = 0.5, 64

@@ -13,7 +13,7 @@ import pytest
 from flax import nnx
 
 import posterax as px
-from posterax._tree import named_leaves
+from posterax._util.tree import named_leaves
 from posterax.networks import as_network
 from posterax.networks.parts import select
 from posterax.posteriors import Draws, MeanFieldGaussian, Point

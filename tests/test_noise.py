@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from posterax._noise import noise_key, standard_normal_like
+from posterax._util.noise import noise_key, standard_normal_like
 
 N, STREAMS = 4096, 512
 

@@ -8,9 +8,9 @@ import pytest
 from scipy import stats
 
 import posterax as px
-from posterax._tree import named_leaves
-from posterax.infer import estimators
-from posterax.infer.curvature import layout
+from posterax._util.tree import named_leaves
+from posterax.infer.laplace.curvature import layout
+from posterax.infer.variational import estimators
 from posterax.model import Parameters
 from posterax.networks.sparse import SparseNetwork
 from posterax.posteriors import (

@@ -9,7 +9,9 @@ import pandas as pd
 import pytest
 
 import posterax as px
-from posterax import _chance, _whole, report
+from posterax import report
+from posterax.diagnostics import chance as _chance
+from posterax.files import atomic as _whole
 from posterax.report import build, checks, classes, data, pictures, regression, scores, write_report
 from posterax.report import rows as rows_of
 from posterax.report.page import Picture, Section

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import posterax as px
+from posterax.fitting.running import _padded
 from posterax.posteriors import Draws
 from posterax.predictive import Targets
-from posterax.running import _padded
 
 X = np.linspace(-1, 1, 7)[:, None].astype("float32")
 

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import posterax as px
-from posterax._chain_stats import mcse
 from posterax.callbacks import StopFit
-from posterax.infer.hamiltonian import Sampling
+from posterax.diagnostics.chain_statistics import mcse
+from posterax.infer.chains.hamiltonian import Sampling
 from tests.conjugate import conjugate
 
 pytestmark = [

@@ -13,7 +13,7 @@ from scipy.stats import multivariate_normal
 import posterax as px
 from posterax.data import Data
 from posterax.infer.base import Start
-from posterax.infer.smc import Tempering, combine
+from posterax.infer.chains.smc import Tempering, combine
 
 from . import sbc
 

@@ -7,7 +7,7 @@ import optax
 import pytest
 from scipy import stats
 
-from posterax._special import inverse_softplus, normal_from_bits, softplus
+from posterax._util.special import inverse_softplus, normal_from_bits, softplus
 from posterax.infer.adam import adam
 
 

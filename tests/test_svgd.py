@@ -12,8 +12,8 @@ from blackjax.vi import svgd
 from flax import nnx
 
 import posterax as px
+from posterax.fitting.prepare import make_start, prepare
 from posterax.posteriors import Draws
-from posterax.prepare import make_start, prepare
 from tests.conjugate import conjugate
 
 pytestmark = pytest.mark.usefixtures("hasty_compiler")

@@ -11,10 +11,10 @@ import pytest
 from flax import nnx
 
 import posterax as px
-from posterax.infer.point import PointState
-from posterax.infer.swag import SharpnessPhase
+from posterax.fitting.prepare import make_start, prepare
+from posterax.infer.ensembles.swag import SharpnessPhase
+from posterax.infer.points.point import PointState
 from posterax.posteriors import LowRankGaussian
-from posterax.prepare import make_start, prepare
 from tests.conjugate import NOISE, conjugate
 
 pytestmark = pytest.mark.usefixtures("hasty_compiler")

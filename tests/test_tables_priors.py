@@ -6,7 +6,7 @@ from sklearn.datasets import load_diabetes, load_iris
 from sklearn.model_selection import train_test_split
 
 import posterax as px
-from posterax._keys import as_key
+from posterax._util.keys import as_key
 from posterax.data import shuffle
 from tests.data import make_format1 as format1
 from tests.test_fit import compilations

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import posterax as px
-from posterax._special import inverse_softplus
+from posterax._util.special import inverse_softplus
 from posterax.gradients import gradient_moments
 from posterax.plot.style import CHAINS
 from posterax.posteriors import MeanFieldGaussian

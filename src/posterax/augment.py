@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ._checks import whole
-from ._tree import same_structure
+from ._util.checks import whole
+from ._util.tree import same_structure
 
 
 class _OfImages(eqx.Module):

@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ._checks import whole
-from ._noise import mix, noise_key
+from ._util.checks import whole
+from ._util.noise import mix, noise_key
 
 
 class Batch(eqx.Module):

@@ -14,9 +14,9 @@ import jax
 import numpy as np
 
 from . import likelihoods, networks, priors
-from ._keys import KeyLike, as_key
-from ._tree import tree_size
-from .fit import fit
+from ._util.keys import KeyLike, as_key
+from ._util.tree import tree_size
+from .fitting.fit import fit
 from .infer import (
     NUTS,
     BayesByBackprop,

@@ -1,4 +1,4 @@
-"""Errors of a fit that carry what it found."""
+"""Errors that users can catch."""
 
 from typing import Any
 
@@ -17,3 +17,7 @@ class StuckError(RuntimeError):
     def __init__(self, message: str, posterior: Any):
         super().__init__(message)
         self.posterior = posterior
+
+
+class CheckpointError(ValueError):
+    """A checkpoint or file that cannot be used; the message has its path and the reason."""

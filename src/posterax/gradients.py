@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ._checks import whole
-from ._keys import KeyLike, as_key
+from ._util.checks import whole
+from ._util.keys import KeyLike, as_key
 from .data import unpack
+from .fitting.prepare import make_start, prepare
 from .infer import Method
 from .model import Model
 from .posteriors import Posterior
-from .prepare import make_start, prepare
 
 # keeps the gradient as its state, and moves nothing
 RECORDER = optax.GradientTransformation(

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ._tree import named_leaves, path_name, tree_size
+from ._util.tree import named_leaves, path_name, tree_size
 from .data import cast
 from .likelihoods import Likelihood
 from .networks import Network, as_network
@@ -360,7 +360,7 @@ class Model(eqx.Module):
 
 def _uses(model: Model, x: Any) -> dict[str, str]:
     """By name: how the network uses each parameter for inputs ``x``, in words."""
-    from .infer.reuse import uses  # inference is built on models, and models shown by its means
+    from .program.reuse import uses  # inference is built on models, and models shown by its means
 
     model.output_shape(x)  # says what is wrong where x does not fit
     words = {

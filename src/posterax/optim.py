@@ -20,9 +20,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ._checks import above_zero, fraction
-from ._keys import KeyLike, as_key
-from ._noise import standard_normal_like
+from ._util.checks import above_zero, fraction
+from ._util.keys import KeyLike, as_key
+from ._util.noise import standard_normal_like
 
 
 class IVONState(NamedTuple):

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import softmax, xlogy
 
-from .._checks import whole
-from .._keys import KeyLike
+from .._util.checks import whole
+from .._util.keys import KeyLike
 from .scores import generator
 
 CHUNK = 64  # inputs that are looked at together

@@ -5,8 +5,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .._checks import whole
-from .._keys import KeyLike
+from .._util.checks import whole
+from .._util.keys import KeyLike
 from ..metrics.inputs import is_predictive
 from .batches import batch_bald, diverse
 from .scores import SCORES, bald, generator, random

@@ -9,16 +9,16 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .._checks import whole
-from .._keys import KeyLike, as_key
-from .._tree import same_structure
+from .._util.checks import whole
+from .._util.keys import KeyLike, as_key
+from .._util.tree import same_structure
 from ..data import Padded, as_inputs, bucket, check_finite, unpack
-from ..files import load
-from ..fit import fit, whole_or_nothing
+from ..files.saved import load
+from ..fitting.fit import fit, whole_or_nothing
+from ..fitting.prepare import DEFAULT_BATCH, SHARED_ROWS
 from ..infer.base import Method, choose
 from ..model import Model, Parameters
 from ..posteriors import Posterior
-from ..prepare import DEFAULT_BATCH, SHARED_ROWS
 from ..priors import PerWeight
 from .choosing import By, check_by, left_of, pick
 from .scores import generator

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from .._checks import whole
+from .._util.checks import whole
 from ..data import as_inputs, unpack
-from ..fit import whole_or_nothing
+from ..fitting.fit import whole_or_nothing
+from ..fitting.progress import Bar
 from ..metrics.inputs import aligned
-from ..progress import Bar
 from .learner import Learner
 
 # of px.metrics, and of what run computes by itself; a width alone is neither good nor bad

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from .. import information
-from .._keys import KeyLike, as_key
+from .._util.keys import KeyLike, as_key
 from ..metrics.inputs import class_probabilities, is_predictive
 
 LOG_2PIE = float(np.log(2 * np.pi * np.e))

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._checks import fraction
+from .._util.checks import fraction
 from .base import Environment, Interaction
 
 NO_NUMBER = ("na", "n/a", "nan", "null", "none")  # in a column of numbers: missing

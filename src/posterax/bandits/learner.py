@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._tree import is_key
+from .._util.tree import is_key
 from ..data import Batch
 from ..infer import IVON, SGHMC, SGLD, BayesByBackprop, MaximumLikelihood
 from ..infer.adam import Elementwise

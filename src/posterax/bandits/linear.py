@@ -20,7 +20,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from .._checks import above_zero
+from .._util.checks import above_zero
 from .base import Policy
 
 

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._checks import whole
-from .._keys import KeyLike, as_key
-from ..fit import whole_or_nothing
+from .._util.checks import whole
+from .._util.keys import KeyLike, as_key
+from ..fitting.fit import whole_or_nothing
 from .base import Policy
 from .loop import first_keys, first_state, refit_key, step_keys
 

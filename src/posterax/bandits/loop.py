@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._checks import whole
-from .._keys import KeyLike, as_key
-from ..fit import interruptible, whole_or_nothing
-from ..progress import Bar
+from .._util.checks import whole
+from .._util.keys import KeyLike, as_key
+from ..fitting.fit import interruptible, whole_or_nothing
+from ..fitting.progress import Bar
 from .base import Environment, Policy
 
 MOST = 4096  # interactions per chunk: the size of the buffers that tell of them

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._checks import above_zero, whole
+from .._util.checks import above_zero, whole
 from ..data import Padded, bucket
 from ..infer import BayesByBackprop
 from ..infer.base import Method, choose
@@ -171,8 +171,8 @@ class Neural(Policy):
         return moments.mean, moments.scale(seen)
 
     def refit(self, state: NeuralState, key: jax.Array) -> NeuralState:
-        from ..fit import fit
-        from ..prepare import SHARED_ROWS
+        from ..fitting.fit import fit
+        from ..fitting.prepare import SHARED_ROWS
 
         learner = self._learner(state)
         filled, seen = int(state.replay.filled), int(state.replay.seen)

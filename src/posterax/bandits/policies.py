@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from .._checks import above_zero, fraction
+from .._util.checks import above_zero, fraction
 from ..infer import MaximumLikelihood
 from ..infer.base import Method
 from .neural import Neural

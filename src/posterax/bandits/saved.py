@@ -10,19 +10,15 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .. import _named, files, networks
-from .._bounds import check_config, check_count, check_size, field, named, numbers_held
-from .._checks import whole
+from .. import networks
+from .._util.checks import whole
+from .._util.fingerprint import settings_fingerprint
 from .._version import __version__
-from ..checkpoint import (
-    FORMAT,
-    CheckpointError,
-    circumstances,
-    pack,
-    settings_fingerprint,
-    unpack,
-    write,
-)
+from ..errors import CheckpointError
+from ..files import named as _named
+from ..files import saved as files
+from ..files.bounds import check_config, check_count, check_size, field, named, numbers_held
+from ..files.container import FORMAT, circumstances, pack, unpack, write
 from ..infer.base import Method
 from ..likelihoods import Likelihood
 from ..posteriors import Posterior

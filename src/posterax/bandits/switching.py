@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from .._checks import whole
+from .._util.checks import whole
 from ..infer.base import choose
 from .base import Environment, Interaction
 from .environments import Table

@@ -94,8 +94,8 @@ def devices() -> tuple[str, ...]:
 
 
 def memory() -> tuple[str, ...]:
-    from .._memory import available_bytes
-    from .._tree import human_bytes
+    from .._util.memory import available_bytes
+    from .._util.tree import human_bytes
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     available = available_bytes()
@@ -155,7 +155,7 @@ def closed_form() -> tuple[str, ...]:
     import jax
     import numpy as np
 
-    from ..fit import fit
+    from ..fitting.fit import fit
     from ..infer import Conjugate
 
     model, x, y = _line()
@@ -178,7 +178,7 @@ def gradients() -> tuple[str, ...]:
     import numpy as np
 
     from .. import likelihoods, networks, priors
-    from ..fit import fit
+    from ..fitting.fit import fit
     from ..infer import BayesByBackprop
     from ..model import Model
 
@@ -199,8 +199,8 @@ def files() -> tuple[str, ...]:
     import jax
     import numpy as np
 
-    from ..files import load
-    from ..fit import fit
+    from ..files.saved import load
+    from ..fitting.fit import fit
     from ..infer import Conjugate
 
     model, x, y = _line()
@@ -220,7 +220,7 @@ def files() -> tuple[str, ...]:
 def speed() -> tuple[str, ...]:
     """A step of Bayes by Backprop on a small network, without compilation."""
     from .. import likelihoods, networks, priors
-    from ..fit import fit
+    from ..fitting.fit import fit
     from ..infer import BayesByBackprop
     from ..model import Model
 

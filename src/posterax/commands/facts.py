@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from .._course import fresh, rest, temperatures
-from .._tree import human_bytes
-from ..checkpoint import CheckpointError, read
+from .._util.tree import human_bytes
+from ..diagnostics.course import fresh, rest, temperatures
+from ..errors import CheckpointError
+from ..files.container import read
 from ..posteriors import Draws, GaussianMixture, Posterior
 from . import Refused
 
@@ -98,7 +99,7 @@ def _agent(arrays: dict[str, Any], header: dict[str, Any], path: Path) -> dict[s
 
 def _loaded(path: Path) -> tuple[Any, str | None]:
     """The estimator or posterior, or why there is none but what the header says."""
-    from ..files import load
+    from ..files.saved import load
 
     try:
         return load(path), None
@@ -112,7 +113,7 @@ def _loaded(path: Path) -> tuple[Any, str | None]:
 
 
 def _model(header: dict[str, Any], arrays: Any, posterior: Posterior | None) -> dict[str, Any]:
-    from .._tree import tree_size
+    from .._util.tree import tree_size
 
     stored = header["model"]
     network = stored["network"]
@@ -298,7 +299,7 @@ def _diagnostics(
 ) -> dict[str, Any]:
     """Chains by their agreement; what was optimised by its course."""
     if posterior is not None:
-        from ..diagnostics import diagnose
+        from ..diagnostics.diagnosis import diagnose
 
         try:
             found = diagnose(posterior, inputs)

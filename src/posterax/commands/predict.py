@@ -76,7 +76,7 @@ def predict_table(
 
 def load_estimator(model: str | Path) -> Any:
     """The estimator in a file; anything else is refused."""
-    from .. import files
+    from ..files import saved as files
     from ..tables.base import BayesianEstimator
 
     if Path(model).is_dir():

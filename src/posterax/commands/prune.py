@@ -88,7 +88,7 @@ def _pruned(
     by_magnitude: bool,
     notes: list[str],
 ) -> dict[str, Any]:
-    from ..files import load
+    from ..files.saved import load
     from ..posteriors import Draws, GaussianMixture
     from ..pruning import compact, report
 
@@ -183,7 +183,7 @@ def _card(card: dict[str, Any], pruned: Any, notes: list[str]) -> dict[str, Any]
 
 
 def _show(found: dict[str, Any]) -> None:
-    from .._tree import human_bytes
+    from .._util.tree import human_bytes
     from .showing import console, table, words
 
     arrays = {**found["arrays"], "all": found["weights"]}

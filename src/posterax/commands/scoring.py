@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import _chance, metrics
+from .. import metrics
+from ..diagnostics import chance as _chance
 from . import Refused
 
 __all__ = ["LEVEL", "Scores", "baseline", "by_chance", "labels", "score"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .._checks import whole
+from .._util.checks import whole
 from ..data import as_array, check_finite
 from ..metrics.inputs import is_predictive, of_examples
 from .classes import for_classes

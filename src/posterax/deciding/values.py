@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._checks import fraction
+from .._util.checks import fraction
 from ..metrics.inputs import aligned
 from .options import Options, losses, named_actions
 

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import priors
-from ..fit import fit
+from ..fitting.fit import fit
+from ..fitting.validation import Validation
 from ..infer import (
     IVON,
     SWAG,
@@ -21,7 +22,6 @@ from ..infer import (
 from ..likelihoods import Categorical
 from ..model import Model
 from ..posteriors import Posterior
-from ..validation import Validation
 from .perceptrons import perceptron
 
 RATE = 0.5  # of dropout

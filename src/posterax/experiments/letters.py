@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import priors
-from ..fit import fit
+from ..fitting.fit import fit
 from ..infer import DeepEnsemble
 from ..likelihoods import Categorical
 from ..metrics import expected_calibration_error

@@ -19,7 +19,7 @@ import numpy as np
 import optax
 
 from .. import priors
-from ..fit import fit
+from ..fitting.fit import fit
 from ..infer import BayesByBackprop, MaximumLikelihood, MCDropout, Method
 from ..likelihoods import Categorical
 from ..metrics import expected_calibration_error

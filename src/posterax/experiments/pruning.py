@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..fit import fit
+from ..fitting.fit import fit
 from ..posteriors import Posterior
 from ..pruning import compact, prune, report, signal_to_noise
 from . import mnist

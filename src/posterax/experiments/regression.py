@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..demo import SAMPLES, Arrays, curve, curve_data, curve_model
-from ..fit import fit
+from ..fitting.fit import fit
 from ..infer import HMC, BayesByBackprop, DeepEnsemble, MaximumAPosteriori, Method
 from ..metrics import coverage
 from ..posteriors import Point, Posterior

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from .._version import __version__
-from ..fit import whole_or_nothing
+from ..fitting.fit import whole_or_nothing
 from .watch import Watch
 
 FIX = "take another directory, or delete it"

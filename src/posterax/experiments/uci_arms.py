@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import priors
-from ..fit import fit
+from ..fitting.fit import fit
 from ..infer import MCLMC, BayesByBackprop, DeepEnsemble
 from ..likelihoods import Gaussian
 from ..model import Model

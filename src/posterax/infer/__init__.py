@@ -1,24 +1,24 @@
 """Inference methods, one file each, on one contract (see ``base``)."""
 
-from .annealing import SimulatedAnnealing
 from .base import Draw, Info, Method, Phase, Plan, Start
-from .bayes_by_backprop import BayesByBackprop
-from .black_box import BlackBoxVI
-from .conjugate import Conjugate
-from .dropout import MCDropout
-from .ensemble import DeepEnsemble
-from .enumeration import Enumeration
-from .hamiltonian import HMC, NUTS
-from .importance import ImportanceSampling
-from .ivon import IVON
-from .laplace import Laplace
-from .metropolis import Metropolis
-from .microcanonical import MCLMC
-from .point import MaximumAPosteriori, MaximumLikelihood
-from .smc import SMC
-from .stochastic_gradient import SGHMC, SGLD
-from .svgd import SVGD
-from .swag import SWAG
+from .chains.hamiltonian import HMC, NUTS
+from .chains.metropolis import Metropolis
+from .chains.microcanonical import MCLMC
+from .chains.smc import SMC
+from .chains.stochastic_gradient import SGHMC, SGLD
+from .ensembles.dropout import MCDropout
+from .ensembles.ensemble import DeepEnsemble
+from .ensembles.swag import SWAG
+from .exact.conjugate import Conjugate
+from .exact.enumeration import Enumeration
+from .exact.importance import ImportanceSampling
+from .laplace.laplace import Laplace
+from .points.annealing import SimulatedAnnealing
+from .points.point import MaximumAPosteriori, MaximumLikelihood
+from .variational.bayes_by_backprop import BayesByBackprop
+from .variational.black_box import BlackBoxVI
+from .variational.ivon import IVON
+from .variational.svgd import SVGD
 
 __all__ = [
     "HMC",

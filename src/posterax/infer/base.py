@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from .._checks import above_zero
+from .._util.checks import above_zero
 from ..data import Batch, Data
 from ..model import Model, Parameters
 from ..posteriors import Posterior

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from numpyro.distributions import Distribution
 
-from .._keys import KeyLike
+from .._util.keys import KeyLike
 from . import distributions as ds
 from . import vectors as vs
 from .expectations import WAYS, Measured

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
-from .._checks import whole
-from .._keys import KeyLike, as_key
+from .._util.checks import whole
+from .._util.keys import KeyLike, as_key
 from . import densities as de
 from .expectations import WAYS, Integrand, Measured, expectation
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from .._keys import KeyLike, as_key
+from .._util.keys import KeyLike, as_key
 from . import densities as de
 from .quadrature import integrate
 

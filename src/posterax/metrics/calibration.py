@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._checks import whole
+from .._util.checks import whole
 from .inputs import class_labels, class_probabilities, example_weights
 
 

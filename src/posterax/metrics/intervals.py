@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._checks import fraction
+from .._util.checks import fraction
 from ..data import as_array
 from .inputs import aligned, class_probabilities, example_weights, is_predictive, only_values
 

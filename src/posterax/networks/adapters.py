@@ -14,7 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from .._tree import is_key, named_leaves
+from .._util.tree import is_key, named_leaves
 from .base import Network, outputs_first, outputs_last
 
 AXIS = "batch"  # the name of the examples' axis, for batch normalisation

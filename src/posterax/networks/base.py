@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._tree import named_leaves
+from .._util.tree import named_leaves
 from ..data import shuffle
 from .footprint import footprint
 

@@ -6,8 +6,8 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from .._checks import whole
-from .._keys import KeyLike, as_key
+from .._util.checks import whole
+from .._util.keys import KeyLike, as_key
 from .config import Activation, Configured, activation_function, several
 from .images import as_image
 from .mlp import Linear, gain_of, he_normal

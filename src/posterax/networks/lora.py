@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 
-from .._checks import whole
-from .._keys import KeyLike, as_key
-from .._tree import path_name
+from .._util.checks import whole
+from .._util.keys import KeyLike, as_key
+from .._util.tree import path_name
 from .adapters import as_network
 from .base import Network
 from .mlp import initial_normal

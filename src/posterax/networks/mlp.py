@@ -9,9 +9,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from .._checks import whole
-from .._keys import KeyLike, as_key
-from .._noise import noise_key, standard_normal
+from .._util.checks import whole
+from .._util.keys import KeyLike, as_key
+from .._util.noise import noise_key, standard_normal
 from .config import Activation, Configured, activation_function, flag, several
 
 

@@ -10,7 +10,7 @@ import jax
 import jax.tree_util as jtu
 import numpy as np
 
-from .._tree import path_name
+from .._util.tree import path_name
 from .base import Network
 
 Where = str | Sequence[str] | Callable[[str, jax.Array], bool]

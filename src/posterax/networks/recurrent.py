@@ -6,8 +6,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from .._checks import whole
-from .._keys import KeyLike, as_key
+from .._util.checks import whole
+from .._util.keys import KeyLike, as_key
 from .config import Configured, flag, one_of
 from .mlp import Linear
 

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
 
-from .._tree import named_leaves, path_name
+from .._util.fingerprint import data_fingerprint
+from .._util.tree import named_leaves, path_name
 from .adapters import as_network
 from .base import Network
 from .parts import FrozenNetwork
@@ -104,7 +105,6 @@ class SparseNetwork(Network):
         return self.network.fan_in(dict(self.shapes).get(name, shape), name)
 
     def fingerprint(self, *, widths: bool = False) -> str:
-        from ..checkpoint import data_fingerprint  # which needs no network, but its package does
 
         own = data_fingerprint({name: np.asarray(at) for name, at in self.places.items()})
         return f"{self.dense().fingerprint(widths=widths)}-{own[:16]}"

@@ -7,8 +7,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from .._checks import whole
-from .._keys import KeyLike, as_key
+from .._util.checks import whole
+from .._util.keys import KeyLike, as_key
 from .config import Activation, Configured, activation_function, flag, several
 from .mlp import Linear, gain_of, he_normal
 from .recurrent import as_sequence

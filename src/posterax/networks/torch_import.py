@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._tree import path_name
+from .._util.tree import path_name
 
 # Equinox takes running averages of so many steps as they are, and of fewer as not yet grown up
 MANY_STEPS = 2**24

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._checks import whole
-from .._keys import KeyLike, as_key
+from .._util.checks import whole
+from .._util.keys import KeyLike, as_key
 from .config import Activation, Configured, activation_function
 from .mlp import Linear, gain_of, initial_normal
 from .recurrent import as_sequence, split_mask

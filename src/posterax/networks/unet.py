@@ -6,8 +6,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from .._checks import whole
-from .._keys import KeyLike, as_key
+from .._util.checks import whole
+from .._util.keys import KeyLike, as_key
 from .config import Activation, Configured, activation_function
 from .images import as_image, group_norm
 from .mlp import gain_of, he_normal

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._checks import fraction
+from .._util.checks import fraction
 from ..predictive import Predictive
 from .style import DATA, EPISTEMIC, EPISTEMIC_FILL, MEAN, TOTAL, TOTAL_FILL
 

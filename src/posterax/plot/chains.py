@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._chain_stats import energy_fractions
+from ..diagnostics.chain_statistics import energy_fractions
 from ..posteriors import Posterior
 from .quantities import chained, quantity
 from .style import DATA, EPISTEMIC, EPISTEMIC_FILL, MEAN, TOTAL, TOTAL_FILL, chain_style

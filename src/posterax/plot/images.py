@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._checks import fraction, whole
+from .._util.checks import fraction, whole
 from ..metrics.inputs import class_labels
 from ..predictive import Predictive
 from .style import DATA, EPISTEMIC, EPISTEMIC_FILL, MEAN, TOTAL, TOTAL_FILL

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._keys import as_key
-from .._tree import named_leaves, plain
+from .._util.keys import as_key
+from .._util.tree import named_leaves, plain
 from ..networks.parts import Where, select
 from ..posteriors import (
     Draws,

@@ -6,10 +6,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._chain_stats import convergence
-from .._tree import named_leaves, plain
+from .._util.tree import named_leaves, plain
 from ..data import as_inputs
-from ..diagnostics import prediction_values, weight_values
+from ..diagnostics.chain_statistics import convergence
+from ..diagnostics.diagnosis import prediction_values, weight_values
 from ..posteriors import Draws, Posterior
 
 LOOKED_AT = 200  # quantities of which the worst is drawn

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import metrics
-from .._checks import fraction
+from .._util.checks import fraction
 from ..predictive import Predictive
 from .style import (
     DATA,

@@ -6,17 +6,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import metrics
-from .._checks import whole
+from .._util.checks import whole
 from ..metrics.detection import scores_of
 from ..predictive import Predictive
-from .style import (
-    DATA,
-    EPISTEMIC,
-    EPISTEMIC_FILL,
-    TOTAL,
-    annotate,
-    method_style,
-)
+from .style import DATA, EPISTEMIC, EPISTEMIC_FILL, TOTAL, annotate, method_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._checks import whole
-from .._tree import named_leaves
+from .._util.checks import whole
+from .._util.tree import named_leaves
 from ..networks.parts import Where
 from ..posteriors import Posterior
 from ..posteriors.laplace import priors_of

@@ -10,15 +10,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._checks import whole
-from .._keys import KeyLike, as_key
+from .._util.checks import whole
+from .._util.keys import KeyLike, as_key
 from ..data import as_inputs, cast, check_finite
 from ..model import Model, Parameters
 from ..predictive import Particles, Predictive, Targets
 from ..priors import PerWeight
 
 if TYPE_CHECKING:
-    from ..diagnostics import Diagnosis
+    from ..diagnostics.diagnosis import Diagnosis
 
 
 class Record:
@@ -236,7 +236,7 @@ class Posterior(eqx.Module):
                 change in the function, so that weights may disagree where predictions do not.
             most: at most this many weights, and this many predictions, evenly spread over all.
         """
-        from ..diagnostics import diagnose
+        from ..diagnostics.diagnosis import diagnose
 
         return diagnose(self, x, most=most)
 
@@ -290,7 +290,7 @@ class Posterior(eqx.Module):
 
     def save(self, path: str | Path) -> None:
         """Write to one file (safetensors with a JSON header); see ``px.load``."""
-        from ..files import save
+        from ..files.saved import save
 
         save(self, path)
 

@@ -6,8 +6,8 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import cho_solve, solve_triangular
 
-from .._memory import refuse_beyond_memory
-from .._noise import noise_key, standard_normal
+from .._util.memory import refuse_beyond_memory
+from .._util.noise import noise_key, standard_normal
 from ..model import Model, Parameters
 from ..priors.base import LOG_2PI
 from .symmetric import Symmetric

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._chain_stats import mcse
-from .._checks import whole
-from .._keys import KeyLike
-from .._tree import named_leaves, plain
+from .._util.checks import whole
+from .._util.keys import KeyLike
+from .._util.tree import named_leaves, plain
+from ..diagnostics.chain_statistics import mcse
 from ..model import Parameters
 from ..predictive import Particles
 from .base import Posterior, evaluate_each

@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from .._noise import noise_key
-from .._tree import path_name
+from .._util.noise import noise_key
+from .._util.tree import path_name
 from ..model import Parameters
 from ..predictive import Particles
 from .base import Posterior, map_samples

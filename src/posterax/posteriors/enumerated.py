@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._keys import KeyLike
+from .._util.keys import KeyLike
 from ..data import bucket
 from ..model import Model, Parameters
 from ..predictive import Particles

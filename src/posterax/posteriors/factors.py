@@ -17,9 +17,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from .._noise import noise_key, standard_normal
-from .._special import softplus
-from .._tree import named_leaves
+from .._util.noise import noise_key, standard_normal
+from .._util.special import softplus
+from .._util.tree import named_leaves
 from ..model import Model, Parameters
 from ..priors import Grid, Prior, is_flat, is_grid, is_prior
 from ..priors.base import LOG_2PI

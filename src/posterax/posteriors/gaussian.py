@@ -5,8 +5,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .._noise import standard_normal_like
-from .._special import softplus
+from .._util.noise import standard_normal_like
+from .._util.special import softplus
 from ..model import Parameters
 from ..priors.base import LOG_2PI
 from .symmetric import Symmetric

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._noise import noise_key, standard_normal
-from .._tree import named_leaves
+from .._util.noise import noise_key, standard_normal
+from .._util.tree import named_leaves
 from ..model import Parameters
 from ..priors import Gaussian, is_prior
 from ..priors.base import LOG_2PI

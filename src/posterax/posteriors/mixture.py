@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._special import softplus
+from .._util.special import softplus
 from ..data import shuffle
 from ..model import Parameters
 from ..predictive import Particles

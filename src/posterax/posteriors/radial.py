@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._noise import noise_key, standard_normal_like
-from .._special import softplus
+from .._util.noise import noise_key, standard_normal_like
+from .._util.special import softplus
 from ..model import Parameters
 from .symmetric import Symmetric
 

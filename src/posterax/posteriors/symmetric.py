@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from ..model import Parameters
-from ..networks import shared
 from ..predictive import Particles
+from ..program import shared
 from .base import Posterior, map_samples
 
 

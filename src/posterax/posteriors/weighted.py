@@ -12,7 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from .._keys import KeyLike
+from .._util.keys import KeyLike
 from ..model import Parameters
 from .base import Evidence, evaluate_each
 from .draws import Draws

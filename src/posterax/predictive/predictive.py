@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._checks import whole
+from .._util.checks import whole
 from . import quantiles as qt
 from . import reductions as rd
 from .stream import Streamed, Units

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._memory import explain_out_of_memory
+from .._util.memory import explain_out_of_memory
 from ..data import as_array, bucket, check_finite, pad_rows
 from ..model import Model
 from ..networks.footprint import footprint

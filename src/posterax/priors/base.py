@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
 
-from .._tree import path_name
+from .._util.tree import path_name
 
 LOG_2PI = float(np.log(2 * np.pi))
 

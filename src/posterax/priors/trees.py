@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import jax
 import jax.tree_util as jtu
 
-from .._tree import path_name, same_structure
+from .._util.tree import path_name, same_structure
 from ..networks.parts import matches
 from .base import Prior
 from .convert import as_prior

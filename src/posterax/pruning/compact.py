@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._tree import named_leaves
+from .._util.tree import named_leaves
 from ..model import Model, Parameters
 from ..networks import MLP, Network, as_network
 from ..networks.base import module_of

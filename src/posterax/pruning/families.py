@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
 
-from .._tree import named_leaves, path_name
+from .._util.tree import named_leaves, path_name
 from ..model import Parameters
 from ..networks.sparse import Masks, SparseNetwork, check_masks, take
 from ..posteriors import (

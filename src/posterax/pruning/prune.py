@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from .._checks import whole
-from .._keys import KeyLike
+from .._util.checks import whole
+from .._util.keys import KeyLike
+from ..fitting.progress import Bar
+from ..fitting.validation import check_validation
 from ..metrics import negative_log_likelihood
 from ..networks.parts import Where
 from ..networks.sparse import Masks
 from ..posteriors import Posterior
-from ..progress import Bar
-from ..validation import check_validation
 from .families import check_family, removed, silenced
 from .ranking import Ranking
 from .signal_to_noise import SIGNAL_TO_NOISE, scores

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from .._tree import named_leaves
+from .._util.tree import named_leaves
 from ..posteriors import Posterior
 from .families import whole_sizes
 

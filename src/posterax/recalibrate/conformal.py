@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from .._checks import fraction, whole
+from .._util.checks import fraction, whole
 from ..infer.base import choose
 from .base import Recalibration, numbers, refuse_kind, targets
 

@@ -11,8 +11,8 @@ from typing import Any, Literal, get_args
 import jax
 import numpy as np
 
-from .._checks import fraction, whole
-from .._keys import KeyLike, as_key
+from .._util.checks import fraction, whole
+from .._util.keys import KeyLike, as_key
 from ..infer.base import choose
 from ..metrics.inputs import class_labels
 from .base import Recalibration, numbers, probabilities, refuse_kind

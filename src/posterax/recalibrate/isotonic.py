@@ -14,8 +14,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._checks import whole
-from .._keys import KeyLike, as_key
+from .._util.checks import whole
+from .._util.keys import KeyLike, as_key
 from .base import Recalibration, numbers, refuse_kind, targets
 from .recalibrated import RecalibratedPredictive
 from .recalibrated_counts import RecalibratedCounts

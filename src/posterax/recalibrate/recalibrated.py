@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from .._checks import fraction, whole
+from .._util.checks import fraction, whole
 from .base import targets
 
 NORMAL = np.linspace(-4.5, 4.5, 73)  # levels Φ(t) at which the quantile function is tabulated

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ..checkpoint import CheckpointError
+from ..errors import CheckpointError
 from .base import FORMAT, Recalibration
 from .conformal import ConformalInterval
 from .conformal_sets import ConformalSet

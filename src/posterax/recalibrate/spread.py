@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .._checks import whole
+from .._util.checks import whole
 from ..predictive import Predictive
 from .base import Recalibration, numbers, refuse_kind, targets
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from .._checks import above_zero, whole
+from .._util.checks import above_zero, whole
 from ..infer.base import choose
 from ..metrics.inputs import class_labels
 from .base import Recalibration, probabilities, refuse_kind

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from .. import plot
-from .._course import every, fresh, rest, temperatures
-from .._verdict import findings
-from ..diagnostics import Diagnosis, diagnose
+from ..diagnostics.course import every, fresh, rest, temperatures
+from ..diagnostics.diagnosis import Diagnosis, diagnose
+from ..diagnostics.verdict import findings
 from ..posteriors import Draws
 from .page import Pictures, Section, Table
 from .pictures import draw

@@ -6,7 +6,7 @@ import numpy as np
 from scipy import stats
 
 from .. import metrics, plot
-from .._chance import wilson
+from ..diagnostics.chance import wilson
 from ..plot.style import DATA, EPISTEMIC, EPISTEMIC_FILL, MEAN
 from .page import Pictures, Section
 from .pictures import FAINT, WRONG, draw

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from .. import _chance, metrics
+from .. import metrics
+from ..diagnostics import chance as _chance
 from .page import Section, Table
 from .subject import LEVEL, SEED, Subject
 from .words import MISSING, cut, fixed, many, percent, show

@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._checks import whole
-from .._keys import KeyLike
+from .._util.checks import whole
+from .._util.keys import KeyLike
 from ..posteriors import Posterior
 from ..posteriors.prior import PriorPosterior
 from .examples import parts

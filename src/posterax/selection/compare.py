@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
-from .._keys import KeyLike
+from .._util.keys import KeyLike
 from ..posteriors import Evidence, Posterior
 from .comparison import Comparison, listed
 from .evidence import elbo

@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._checks import whole
-from .._keys import KeyLike
+from .._util.checks import whole
+from .._util.keys import KeyLike
 from ..model import Parameters
 from ..posteriors import Evidence, Posterior
 from ..posteriors.laplace import priors_of

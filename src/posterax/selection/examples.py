@@ -8,8 +8,8 @@ import jax
 import numpy as np
 
 from ..data import Stream, check_finite, unpack
+from ..fitting.prepare import is_batches
 from ..posteriors import Posterior
-from ..prepare import is_batches
 
 
 def parts(data: Any) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:

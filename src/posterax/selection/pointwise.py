@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import logsumexp
 
-from .._chain_stats import FEWEST
-from .._checks import whole
-from .._keys import KeyLike
+from .._util.checks import whole
+from .._util.keys import KeyLike
+from ..diagnostics.chain_statistics import FEWEST
 from ..posteriors import Draws, Posterior
 from ..posteriors.enumerated import MOST, Enumerated
 from ..posteriors.weighted import normalised, pareto_smooth

@@ -15,16 +15,16 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .. import networks
-from .._checks import whole
-from ..fit import fit
+from .._util.checks import whole
+from ..fitting.fit import fit
+from ..fitting.validation import Validation
 from ..infer.base import Method
-from ..infer.bayes_by_backprop import BayesByBackprop
-from ..infer.ensemble import DeepEnsemble
+from ..infer.ensembles.ensemble import DeepEnsemble
+from ..infer.variational.bayes_by_backprop import BayesByBackprop
 from ..likelihoods import Likelihood
 from ..model import Model
 from ..posteriors import GaussianMixture, MeanFieldGaussian, Posterior
 from ..predictive import Predictive
-from ..validation import Validation
 from . import settings
 from .columns import Columns, as_frame
 from .standardise import Rows, Standardiser, distinct, padded, standardiser, text_column

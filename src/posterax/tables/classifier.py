@@ -9,13 +9,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .. import likelihoods
-from .._checks import whole
+from .._util.checks import whole
+from ..fitting.validation import Validation
 from ..infer.base import Method
 from ..likelihoods import Likelihood
 from ..model import Model
 from ..posteriors import Posterior, before_data
 from ..predictive import Predictive
-from ..validation import Validation
 from .base import BayesianEstimator
 from .standardise import Rows
 

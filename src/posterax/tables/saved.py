@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import _named, files, priors
-from .._bounds import check_count, check_outputs, field, named, texts
-from ..checkpoint import CheckpointError, shortened
+from .. import priors
+from ..errors import CheckpointError
+from ..files import named as _named
+from ..files import saved as files
+from ..files.bounds import check_count, check_outputs, field, named, texts
+from ..files.container import shortened
 from ..infer.base import Method
 from ..likelihoods import Categorical
 from ..posteriors import Posterior

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import priors
-from .._checks import above_zero, whole
+from .._util.checks import above_zero, whole
 from ..infer import (
     NUTS,
     BayesByBackprop,

@@ -1,0 +1,52 @@
+"""Checks of single numbers, whose messages name the argument, what came and what was expected."""
+
+import numbers
+from typing import Any
+
+import numpy as np
+
+
+def whole(name: str, value: Any, *, least: int = 1) -> int:
+    """An int of ``least`` or more that fits 32 bits.
+
+    Example:
+        >>> from posterax._util.checks import whole
+        >>> whole("steps", 10)
+        10
+    """
+    number = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not (number and value >= least):
+        raise ValueError(f"{name} must be a whole number (int) of {least} or more, got {value!r}")
+    if value >= 2**31:
+        raise ValueError(f"{name} must be below 2^31, got {value!r}")
+    return int(value)
+
+
+def above_zero(name: str, value: Any) -> float:
+    """A finite number above 0.
+
+    Example:
+        >>> from posterax._util.checks import above_zero
+        >>> above_zero("epochs", 0.5)
+        0.5
+    """
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not (number and np.isfinite(value) and value > 0):
+        raise ValueError(f"{name} must be a finite number above 0, got {value!r}")
+    return float(value)
+
+
+def fraction(name: str, value: Any, *, zero: bool = False) -> float:
+    """A number between 0 and 1, neither of them but 0 where ``zero`` is allowed.
+
+    Example:
+        >>> from posterax._util.checks import fraction
+        >>> fraction("target_acceptance", 0.8)
+        0.8
+    """
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not (number and (value >= 0 if zero else value > 0) and value < 1):
+        raise ValueError(
+            f"{name} must lie between 0 and 1{' (0 included)' if zero else ''}, got {value!r}"
+        )
+    return float(value)

@@ -1,0 +1,47 @@
+"""Hashes of numbers and settings: what a fit, a file or a network is known by."""
+
+import hashlib
+import re
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def settings_fingerprint(tree: Any, numbers_of: Any = None) -> str:
+    """A hash of a prior, a likelihood or other settings: what they are, and their numbers.
+
+    ``numbers_of`` is the tree without those that do not count.
+    """
+    text = re.sub(r" at 0x[0-9a-f]+", "", repr(tree))  # addresses change from run to run
+    counted = tree if numbers_of is None else numbers_of
+    numbers = data_fingerprint(eqx.filter(counted, eqx.is_array_like))
+    return hashlib.blake2b((text + numbers).encode(), digest_size=16).hexdigest()
+
+
+def optimizer_fingerprint(optimizer: Any) -> list[float] | None:
+    """What an optimiser does to one weight in two steps: its settings are hidden in closures."""
+    if optimizer is None:
+        return None
+    weight = {"mu": jnp.ones(1), "rho": jnp.ones(1)}
+    gradient = {"mu": jnp.full(1, 0.5), "rho": jnp.full(1, 0.5)}
+    try:
+        state, moves = optimizer.init(weight), []
+        for _ in range(2):
+            updates, state = optimizer.update(gradient, state, weight)
+            moves.append(float(updates["mu"][0]))
+    except Exception:  # one made for another tree cannot be asked
+        return None
+    return moves
+
+
+def data_fingerprint(tree: Any) -> str:
+    """A hash of the data's content."""
+    digest = hashlib.blake2b(digest_size=16)
+    for leaf in jax.tree.leaves(tree):
+        array = np.asarray(leaf, order="C")
+        digest.update(str((array.shape, array.dtype)).encode())
+        digest.update(array.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()

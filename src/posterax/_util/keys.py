@@ -1,0 +1,38 @@
+"""Explicit randomness: every random call takes a key, an int or a JAX key."""
+
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Key: TypeAlias = jax.Array
+KeyLike: TypeAlias = int | jax.Array
+
+
+def as_key(key: KeyLike, name: str = "key") -> Key:
+    """Turn an int, a typed JAX key or a raw ``uint32`` key into a typed key.
+
+    Example:
+        >>> from posterax._util.keys import as_key
+        >>> as_key(0).shape
+        ()
+    """
+    if isinstance(key, bool):
+        raise TypeError(f"{name} must be an int or a JAX key, got a bool")
+    if isinstance(key, int | np.integer):
+        if not -(2**63) <= key < 2**63:
+            raise ValueError(f"{name} must fit into 64 bits, got {key}")
+        return jax.random.key(int(key))
+    if isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        if key.shape != ():
+            raise ValueError(f"{name} must be a single key, got keys of shape {key.shape}")
+        return key
+    if isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32:
+        try:
+            return as_key(jax.random.wrap_key_data(jnp.asarray(key)), name)
+        except TypeError:
+            raise ValueError(f"{name} is no raw JAX key, got uint32 of shape {key.shape}") from None
+    raise TypeError(
+        f"{name} must be an int or a JAX key (jax.random.key(0)), got {type(key).__name__}"
+    )

@@ -1,0 +1,276 @@
+"""Can these draws be trusted? R-hat, effective sample sizes, divergences, energy, and a verdict.
+
+Weights of a network are not identifiable: hidden units can change places, and signs, without any
+change in the function. Chains may so disagree about weights and agree about every prediction, and
+it is by predictions that they are judged, wherever inputs are given.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+
+from .._util.checks import whole
+from .._util.tree import named_leaves, plain, tree_size
+from ..data import as_inputs
+from ..likelihoods import Categorical
+from ..posteriors import Draws, Posterior
+from ..posteriors.weighted import effective, pareto_smooth
+from . import verdict as _verdict
+from .chain_statistics import FEWEST, convergence, energy_fractions
+
+GOOD = 1.01  # R-hat, Vehtari et al. 2021
+BLOCK_BYTES = 2**28  # of outputs of all draws at once
+
+
+@dataclasses.dataclass(frozen=True)
+class Space:
+    """How well chains mix in one space: a value for each of the quantities ``names``.
+
+    ``rhat``, ``bulk`` and ``tail`` (effective sample sizes) are NaN for those that never change;
+    ``total`` counts all quantities of the space, of which these are an even choice.
+    """
+
+    names: list[str]
+    total: int
+    rhat: np.ndarray
+    bulk: np.ndarray
+    tail: np.ndarray
+
+    @property
+    def moving(self) -> np.ndarray:
+        """Which quantities change at all."""
+        return ~np.isnan(self.rhat)
+
+    @property
+    def worst(self) -> int | None:
+        """The place of the largest R-hat, or ``None`` where nothing changes."""
+        return int(np.nanargmax(self.rhat)) if self.moving.any() else None
+
+    @property
+    def ess(self) -> float:
+        """The smallest effective sample size, of bulk and tail; 0 where nothing changes."""
+        if not self.moving.any():
+            return 0.0
+        return float(min(np.nanmin(self.bulk), np.nanmin(self.tail)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers of the table; ``None`` for what cannot be told."""
+        told: dict[str, Any] = {"quantities": len(self.names), "of": self.total}
+        told |= {"still": int((~self.moving).sum()), "worst": None}
+        seen = self.moving
+        measures: dict[str, Any] = {
+            "rhat_max": (self.rhat, np.max),
+            "rhat_median": (self.rhat, np.median),
+        }
+        for name in ("bulk", "tail"):
+            measures |= {
+                f"ess_{name}_min": (getattr(self, name), np.min),
+                f"ess_{name}_median": (getattr(self, name), np.median),
+            }
+        told |= {
+            name: float(reduce(values[seen])) if seen.any() else None
+            for name, (values, reduce) in measures.items()
+        }
+        told["rhat_above_1.01"] = float(np.mean(self.rhat[seen] > GOOD)) if seen.any() else None
+        if self.worst is not None:
+            told["worst"] = self.names[self.worst]
+        return told
+
+
+@dataclasses.dataclass(frozen=True)
+class Diagnosis:
+    """What ``posterior.diagnose`` returns; ``print`` it.
+
+    ``predictions`` is ``None`` without inputs. Sampler statistics (``divergences``,
+    ``acceptance``, ``energy``: E-BFMI by chain, ``depth_hits``: trajectories that ended at their
+    largest length) are ``None`` for samplers without them. Weighted draws have ``ess`` and
+    ``k_hat`` instead of all that, the latter NaN where the weights have no tail to speak of.
+    """
+
+    chains: int
+    draws: int
+    weights: Space | None = None
+    predictions: Space | None = None
+    frozen: tuple[int, ...] = ()  # chains that never moved
+    divergences: int | None = None
+    acceptance: float | None = None
+    energy: np.ndarray | None = None
+    depth_hits: int | None = None
+    ess: float | None = None
+    k_hat: float | None = None
+    steps: int = 0  # of the fit, for what to try next
+    method: str = ""  # its name, for the same
+
+    @property
+    def ok(self) -> bool:
+        """Whether the draws can be used as they are: by predictions where inputs were given."""
+        return not any(finding.serious for finding in _verdict.findings(self))
+
+    @property
+    def verdict(self) -> str:
+        """What the numbers mean and what to do, in one to four sentences."""
+        return " ".join(finding.text for finding in _verdict.findings(self)[:4])
+
+    @property
+    def table(self) -> Any:
+        """R-hat and effective sample sizes as a pandas ``DataFrame``, a row for each space."""
+        import pandas as pd
+
+        spaces = {"weights": self.weights, "predictions": self.predictions}
+        if self.weights is None:
+            return pd.DataFrame({"ess": [self.ess], "k_hat": [self.k_hat]}, index=["weighted"])
+        return pd.DataFrame(
+            {name: space.to_dict() for name, space in spaces.items() if space is not None}
+        ).T.infer_objects()
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain numbers and strings."""
+        told = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        for name in ("weights", "predictions"):
+            told[name] = None if told[name] is None else told[name].to_dict()
+        told["energy"] = None if self.energy is None else self.energy.tolist()
+        return told | {"frozen": list(self.frozen), "ok": self.ok, "verdict": self.verdict}
+
+    def __str__(self) -> str:
+        return _verdict.page(self)
+
+    __repr__ = __str__
+
+
+def diagnose(posterior: Posterior, x: Any = None, *, most: int = 500) -> Diagnosis:
+    """Diagnose the chains, or the weights, of a posterior: the function behind its method.
+
+    Rank-normalised split R-hat, bulk and tail effective sample size: Vehtari, Gelman, Simpson,
+    Carpenter and Bürkner, Rank-normalization, folding, and localization: an improved R̂ for
+    assessing convergence of MCMC, Bayesian Analysis 2021.
+
+    Args:
+        posterior: of a method with chains, or with weighted draws.
+        x: inputs at which the predictions of the chains are compared.
+        most: at most this many weights, and this many predictions, evenly spread over all.
+
+    Example:
+        >>> import numpy as np
+        >>> import posterax as px
+        >>> x = np.linspace(-1, 1, 16)[:, None].astype("float32")
+        >>> model = px.Model(
+        ...     px.networks.MLP(1, 1, (), key=0),
+        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.3),
+        ... )
+        >>> posterior = px.fit(model, (x, x[:, 0]), px.NUTS(warmup=50), steps=500, key=0)
+        >>> diagnosis = posterior.diagnose(x)
+        >>> diagnosis.ok
+        True
+        >>> print(diagnosis)
+        4 chains × 500 draws
+        ...
+        The chains agree on the predictions ...
+    """
+    most = whole("most", most)
+    if isinstance(posterior, Draws) and posterior.chained:
+        return _diagnose_chains(posterior, x, most)
+    if isinstance(posterior, Draws) and posterior.log_weights is not None:
+        raw = (posterior.stats or {}).get("log_weight", posterior.log_weights)
+        k_hat = getattr(posterior, "khat", None)
+        k_hat = pareto_smooth(np.asarray(raw))[1] if k_hat is None else k_hat
+        return Diagnosis(*posterior.shape, ess=effective(posterior.log_weights), k_hat=float(k_hat))
+    raise ValueError(
+        f"diagnostics are for chains and weighted draws; this {type(posterior).__name__} has "
+        "neither. Fit with px.NUTS, say, or score predictions on held-out data with "
+        "posterior.predict(x).log_prob(y)"
+    )
+
+
+def _diagnose_chains(posterior: Draws, x: Any, most: int) -> Diagnosis:
+    chains, draws = posterior.shape
+    least = FEWEST if chains > 1 else 2 * FEWEST
+    if draws < least:
+        raise ValueError(
+            f"{draws} draws of {chains} chain{'s'[: chains > 1]} say nothing about mixing: at "
+            f"least {least} are needed for a number, and some hundred for a good one (steps=)"
+        )
+    stats = posterior.stats or {}
+
+    def stat(name: str) -> np.ndarray | None:
+        return np.asarray(stats[name]) if name in stats else None
+
+    diverging, rate = stat("diverging"), stat("acceptance_rate")
+    energy, deep = stat("energy"), stat("reached_max_treedepth")
+    moved = np.any([_moved(leaf) for leaf in jax.tree.leaves(posterior.draws)], axis=0)
+    settings = posterior.record.settings if posterior.record is not None else {}
+    return Diagnosis(
+        chains,
+        draws,
+        weights=_space(*weight_values(posterior, most)),
+        predictions=None if x is None else _space(*prediction_values(posterior, x, most)),
+        frozen=tuple(np.flatnonzero(~moved).tolist()),
+        divergences=None if diverging is None else int(diverging.sum()),
+        acceptance=None if rate is None else float(rate.mean()),
+        energy=None if energy is None else energy_fractions(energy),
+        depth_hits=None if deep is None else int(deep.sum()),
+        steps=int(settings.get("steps", draws)),
+        method=posterior.record.method if posterior.record is not None else "",
+    )
+
+
+def _moved(leaf: Any) -> np.ndarray:
+    """By chain, whether any number ever changed."""
+    leaf = np.asarray(leaf).reshape(*leaf.shape[:2], -1)
+    return np.any(leaf != leaf[:, :1], axis=(1, 2))
+
+
+def _space(values: np.ndarray, names: list[str], total: int) -> Space:
+    return Space(names, total, *convergence(values))
+
+
+def _spread_over(total: int, most: int) -> np.ndarray:
+    return np.unique(np.linspace(0, total - 1, min(total, most)).round().astype(int))
+
+
+def weight_values(posterior: Draws, most: int) -> tuple[np.ndarray, list[str], int]:
+    """Chosen weights as (chain, draw, weight), their names, and how many there are in all."""
+    leaves = named_leaves(posterior.draws)
+    total = tree_size(jax.tree.map(lambda a: a[0, 0], posterior.draws))
+    chosen, columns, names, start = _spread_over(total, most), [], [], 0
+    for name, leaf in leaves.items():
+        size = int(np.prod(leaf.shape[2:]))
+        here = chosen[(chosen >= start) & (chosen < start + size)] - start
+        columns.append(plain(leaf).reshape(*leaf.shape[:2], -1)[..., here])
+        names += [name + _place(i, leaf.shape[2:]) for i in here]
+        start += size
+    return np.concatenate(columns, axis=-1), names, total
+
+
+def prediction_values(posterior: Draws, x: Any, most: int) -> tuple[np.ndarray, list[str], int]:
+    """The network's outputs at chosen inputs as (chain, draw, output), with names.
+
+    Of classes it is the logarithms of their probabilities, since a number that is added to all
+    outputs changes nothing.
+    """
+    x = as_inputs(x)
+    n = len(jax.tree.leaves(x)[0])
+    shape = posterior.model.output_shape(jax.tree.map(lambda a: a[:1], x))[1:]
+    each, (chains, draws) = int(np.prod(shape)), posterior.shape
+    rows = _spread_over(n, max(1, most // each))
+    inside = _spread_over(each, most)
+    block = max(1, BLOCK_BYTES // (4 * chains * draws * each))
+    parts = []
+    for start in range(0, len(rows), block):
+        few = rows[start : start + block]
+        outputs = posterior.predict(jax.tree.map(lambda a, few=few: a[few], x)).outputs()
+        if isinstance(posterior.model.likelihood, Categorical):
+            outputs = outputs - outputs.max(-1, keepdims=True)
+            outputs = outputs - np.log(np.exp(outputs).sum(-1, keepdims=True))
+        parts.append(outputs.reshape(chains, draws, len(few), each)[..., inside])
+    values = np.concatenate(parts, axis=2).reshape(chains, draws, -1)
+    shape = () if each == 1 else shape
+    names = [f"f(x[{row}]){_place(i, shape)}" for row in rows for i in inside]
+    return values, names, n * each
+
+
+def _place(flat: Any, shape: tuple[int, ...]) -> str:
+    if not shape:
+        return ""
+    return "[" + ", ".join(str(int(i)) for i in np.unravel_index(int(flat), shape)) + "]"

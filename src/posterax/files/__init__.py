@@ -1,0 +1,5 @@
+"""Files: written whole, and checked before they are believed."""
+
+from .saved import about, load, save
+
+__all__ = ["about", "load", "save"]

@@ -1,0 +1,45 @@
+"""Files that appear whole or not at all."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+
+def write_whole(path: str | Path, content: str | bytes) -> None:
+    """Write a file whole or not at all: beside first, then renamed.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> from posterax.files.atomic import write_whole
+        >>> file = pathlib.Path(tempfile.mkdtemp()) / "table.md"
+        >>> write_whole(file, "| a |")
+        >>> file.read_text()
+        '| a |'
+    """
+    with whole_file(path, binary=isinstance(content, bytes)) as file:
+        file.write(content)
+
+
+@contextmanager
+def whole_file(path: str | Path, *, binary: bool = False) -> Iterator[IO]:
+    """A file to write into, that appears under its name only when all went well."""
+    path = Path(path)
+    mode: dict[str, Any] = {"mode": "wb"} if binary else {"mode": "w", "encoding": "utf-8"}
+    if not binary:
+        mode["newline"] = ""  # line ends as they are given
+    if path.exists() and not path.is_file():  # /dev/null, a pipe: nothing to rename
+        with path.open(**mode) as file:
+            yield file
+        return
+    path = path.resolve()  # a link stays a link
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with partial.open(**mode) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)

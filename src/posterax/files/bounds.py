@@ -1,0 +1,203 @@
+"""What a file may ask for: checks of its header before anything is built from it.
+
+A digest finds damage, not intent: whoever edits a file can make its digest right again. So sizes
+are compared with what the file holds before memory is asked for, and types before they are used.
+"""
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from .._util.tree import named_leaves, path_name, same_structure
+from ..errors import CheckpointError
+from ..posteriors import Enumerated, Posterior
+from ..predictive import Targets
+from ..priors import Grid, is_prior
+from .container import shortened
+
+UNSTORED = 2**24  # numbers that may be made for a file that does not hold them: 64 MiB of float32
+PER_BYTE = 8 * 1032  # weights that one byte of a mask can speak of: bits, deflated at the most
+LAYERS = 1000  # each is built in Python, so that too many take for ever
+FEW_LAYERS = 64  # these take no time, whatever the file holds
+
+
+def field(node: Any, name: str, *kinds: Any, path: Path) -> Any:
+    """An entry of the header, refused where it is missing or of another type.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from posterax.files.bounds import field
+        >>> field({"method": "HMC"}, "method", str, path=Path("a.px"))
+        'HMC'
+    """
+    if not isinstance(node, dict) or name not in node:
+        raise CheckpointError(f"{path}: its header has no {name!r}")
+    value = node[name]
+    # True is an int in Python, and no size
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        wanted = " or ".join("null" if k is type(None) else k.__name__ for k in kinds)
+        raise CheckpointError(
+            f"{path}: {name!r} in its header must be {wanted}, got {shortened(value)}"
+        )
+    return value
+
+
+def texts(node: Any, name: str, path: Path) -> list[str]:
+    """An entry that is a list of names."""
+    found = field(node, name, list, path=path)
+    if not all(isinstance(text, str) for text in found):
+        raise CheckpointError(f"{path}: {name!r} in its header must be a list of names")
+    return found
+
+
+def named(known: dict[str, Any], node: Any, what: str, path: Path) -> Any:
+    """What a file may name, by its name there."""
+    name = field(node, "name", str, path=path)
+    if name not in known:
+        raise CheckpointError(
+            f"{path}: unknown {what} {shortened(name)}: this version has {', '.join(known)}"
+        )
+    return known[name]
+
+
+def float_type(header: dict[str, Any], path: Path) -> Any:
+    """The type of the weights: a float, as JAX has it here."""
+    name = field(header, "dtype", str, path=path)
+    if name not in ("float16", "bfloat16", "float32", "float64"):
+        raise CheckpointError(f"{path}: unknown type of weights {shortened(name)}")
+    return np.dtype(name)
+
+
+def target_shapes(header: dict[str, Any], path: Path) -> Targets:
+    """The two shapes of a target."""
+    shapes = field(header, "targets", list, path=path)
+    whole = lambda d: type(d) is int and 0 < d < 2**31  # noqa: E731
+    good = all(isinstance(s, list) and len(s) <= 8 and all(map(whole, s)) for s in shapes)
+    if len(shapes) != 2 or not good or math.prod(shapes[1]) > UNSTORED:
+        raise CheckpointError(f"{path}: targets cannot have the shapes {shortened(shapes)}")
+    given, inner = map(tuple, shapes)
+    if given != inner and (given, inner) != ((), (1,)):
+        raise CheckpointError(f"{path}: targets of {given} cannot be held as {inner}")
+    return Targets(given, inner)
+
+
+def check_config(config: Any, most: int, path: Path) -> dict[str, Any]:
+    """A network's arguments: few layers, so that even their shapes are found in no time.
+
+    ``most`` is how many the file can hold: a layer has weights, and so arrays or numbers there.
+    """
+    if not isinstance(config, dict):
+        raise CheckpointError(f"{path}: a network's settings must be a dict")
+    most = min(LAYERS, max(FEW_LAYERS, most))
+    for name, value in config.items():
+        count = len(value) if isinstance(value, list | str) else value if name == "layers" else 0
+        if isinstance(count, int) and count > most:
+            raise CheckpointError(
+                f"{path}: {count:,} {name} are more than the file can hold, {most:,}"
+            )
+    return config
+
+
+def check_size(what: str, tree: Any, arrays: dict[str, np.ndarray], path: Path) -> None:
+    """Refuse to make far more numbers than the file holds; ``tree`` is of arrays or shapes."""
+    asked = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(tree) if hasattr(leaf, "shape"))
+    # of weights that were pruned the file holds a mask
+    masks = [arrays[f"mask/{n}"] for n in named_leaves(_weights(tree)) if f"mask/{n}" in arrays]
+    check_count(what, asked, arrays, path, masked=PER_BYTE * sum(mask.nbytes for mask in masks))
+
+
+def _weights(tree: Any) -> Any:
+    return getattr(tree, "params", ())
+
+
+def check_count(
+    what: str, asked: int, arrays: dict[str, np.ndarray], path: Path, masked: int = 0
+) -> None:
+    """Refuse to make far more numbers than the file holds; ``masked`` may be zeros of masks."""
+    held = numbers_held(arrays)
+    if asked > UNSTORED + held + masked:
+        raise CheckpointError(
+            f"{path}: {what} would be {asked:,} numbers, and the file holds {held:,}"
+        )
+
+
+def numbers_held(arrays: dict[str, np.ndarray]) -> int:
+    """How many numbers a file holds."""
+    return sum(array.size for array in arrays.values())
+
+
+def check_posterior(posterior: Posterior, path: Path) -> None:
+    """Refuse a posterior whose draws are not parameters of its model; nothing is computed."""
+    for one in dataclasses.fields(posterior):
+        value = getattr(posterior, one.name)
+        if one.type in (bool, "bool") and not isinstance(value, bool):
+            raise CheckpointError(f"{path}: {one.name} must be true or false, got {value!r}")
+    if isinstance(posterior, Enumerated):
+        _check_states(posterior, path)
+    _check_priors(posterior.model, path)
+
+    def draw(key: jax.Array) -> Any:
+        ids = posterior.particles(key, 1).ids
+        first = jax.tree.map(lambda a: a[0], ids)
+        return posterior.parameters(first), posterior.network_state(first)
+
+    found = jax.eval_shape(draw, jax.ShapeDtypeStruct((), jax.random.key(0).dtype))
+    model = posterior.model
+    expected = jax.eval_shape(lambda: (model.parameters, model.network.state))
+    if not same_structure(found, expected):
+        raise CheckpointError(f"{path}: its draws have other parts than the model")
+    pairs = zip(jax.tree_util.tree_leaves_with_path(found), jax.tree.leaves(expected), strict=True)
+    for (place, one), like in pairs:
+        if one.shape != like.shape:
+            raise CheckpointError(
+                f"{path}: a draw of {path_name(place)} has the shape {one.shape}, and the model "
+                f"needs {like.shape}"
+            )
+
+
+def _check_priors(model: Any, path: Path) -> None:
+    """A prior's numbers are one for all weights of an array, or one for each."""
+    priors = jax.tree.leaves(model.priors, is_leaf=is_prior)
+    leaves = jax.tree_util.tree_leaves_with_path(model.parameters)
+    for prior, (place, w) in zip(priors, leaves, strict=True):
+        if isinstance(prior, Grid):  # its numbers belong to no weight
+            continue
+        for shape in map(np.shape, jax.tree.leaves(prior)):
+            front = len(w.shape) - len(shape)
+            pairs = zip(shape, w.shape[max(front, 0) :], strict=front >= 0)
+            if front < 0 or any(a not in (1, b) for a, b in pairs):
+                raise CheckpointError(
+                    f"{path}: the prior of {path_name(place)} has numbers of the shape {shape}, "
+                    f"and its weights have {w.shape}"
+                )
+
+
+def check_outputs(model: Any, targets: Targets, path: Path) -> None:
+    """Refuse a network of posterax's whose outputs are not those that its likelihood needs."""
+    module = getattr(model.network.dense(), "static", None)
+    wide = getattr(module, "out_size", None)
+    if wide is None:  # of the user's own, which the data will be checked with
+        return
+    steps = targets.inner[:1] if getattr(module, "per_step", False) else ()
+    example = np.empty((0, *targets.given))
+    if model.likelihood.check((0, *steps, wide), example) != targets.inner:
+        raise CheckpointError(
+            f"{path}: a network of {wide} outputs does not fit targets of the shape {targets.inner}"
+        )
+
+
+def _check_states(posterior: Enumerated, path: Path) -> None:
+    """As many probabilities as the grids have states."""
+    sizes = [leaf.size for leaf in jax.tree.leaves(posterior.model.parameters)]
+    grids = jax.tree.leaves(posterior.model.priors, is_leaf=is_prior)
+    held = np.shape(posterior.log_probs)
+    bits = sum(size * math.log2(len(grid)) for grid, size in zip(grids, sizes, strict=True))
+    if bits > 40 or held != (round(2**bits),):
+        raise CheckpointError(f"{path}: probabilities of {held} states, where 2^{bits:g} belong")
+    total = np.exp(np.asarray(posterior.log_probs, np.float64)).sum()
+    if not 0 < total < np.inf:
+        raise CheckpointError(f"{path}: probabilities of its states sum to {total}")

@@ -1,0 +1,175 @@
+"""One file: arrays and a JSON header, written whole, checked when read; reading runs no code."""
+
+import json
+import os
+import platform
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+from .._util.fingerprint import data_fingerprint, settings_fingerprint
+from .._util.tree import is_key, path_name
+from .._version import __version__
+from ..errors import CheckpointError
+
+FORMAT = 1
+# bounds of the JSON header, so that reading it takes little memory whatever it says
+HEADER_CHARACTERS, HEADER_NODES, HEADER_DEPTH = 2**24, 10**6, 100
+
+
+def pack(tree: Any, prefix: str) -> dict[str, np.ndarray]:
+    """The arrays of a tree by name; typed keys as their data."""
+    arrays = {}
+    for i, (path, leaf) in enumerate(jax.tree_util.tree_leaves_with_path(tree)):
+        value = jax.random.key_data(leaf) if is_key(leaf) else leaf
+        arrays[f"{prefix}/{i:04d}/{path_name(path)}"] = np.asarray(value, order="C")
+    return arrays
+
+
+def unpack(template: Any, arrays: dict[str, np.ndarray], prefix: str, path: Path) -> Any:
+    """The tree again, checked against the names, shapes and types of a template."""
+    names = names_of(template, arrays, prefix, path)
+    leaves, treedef = jax.tree.flatten(template)
+    return jax.tree.unflatten(
+        treedef, [_restore(path, n, arrays[n], t) for n, t in zip(names, leaves, strict=True)]
+    )
+
+
+def names_of(template: Any, arrays: dict[str, np.ndarray], prefix: str, path: Path) -> list[str]:
+    """The names of a tree's arrays in a file, in the order of a template's leaves."""
+    names = sorted(name for name in arrays if name.startswith(f"{prefix}/"))
+    places = [path_name(place) for place, _ in jax.tree_util.tree_leaves_with_path(template)]
+    if len(names) != len(places):
+        raise CheckpointError(
+            f"{path}: {shortened(prefix)} has {len(names)} arrays where the model needs "
+            f"{len(places)}"
+        )
+    for name, place in zip(names, places, strict=True):
+        # the first files had the names of Flax's variables with their attribute
+        if name.split("/", 2)[-1].removesuffix(".value") != place.removesuffix(".value"):
+            raise CheckpointError(f"{path}: {shortened(name)} where {place} belongs")
+    return names
+
+
+def _restore(path: Path, name: str, value: np.ndarray, like: Any) -> jax.Array:
+    key = jnp.issubdtype(like.dtype, jax.dtypes.prng_key)
+    array = jnp.asarray(value)
+    array = jax.random.wrap_key_data(array) if key else array
+    if array.shape != like.shape or array.dtype != like.dtype:
+        raise CheckpointError(
+            f"{path}: {name} is {array.dtype}{list(array.shape)} where the model needs "
+            f"{like.dtype}{list(like.shape)}"
+        )
+    return array
+
+
+def circumstances() -> dict[str, str]:
+    """What wrote a file, when and on what device.
+
+    Example:
+        >>> from posterax.files.container import circumstances
+        >>> sorted(circumstances())
+        ['device', 'jax', 'numpy', 'posterax', 'python', 'when']
+    """
+    return {
+        "posterax": __version__,
+        "jax": jax.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "device": jax.devices()[0].device_kind,
+    }
+
+
+def write(path: Path, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
+    """Write arrays and a JSON header to one file: whole, or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        partial.touch()
+        mode = partial.stat().st_mode  # of any new file here; safetensors lets nobody else read it
+        text = json.dumps(header)
+        _check_header(text)
+        save_file(arrays, partial, metadata={"posterax": text, "digest": _digest(text, arrays)})
+        with partial.open("rb+") as file:
+            os.fsync(file.fileno())
+        partial.chmod(mode)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Arrays and header of a file; loading runs no code."""
+    if path.is_dir():
+        raise CheckpointError(f"{path}: is a directory, not a posterax file")
+    try:
+        # it refuses a table of arrays that does not fit the file's length
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            text = metadata["posterax"]
+            header = _check_header(text)
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError:
+        raise
+    except KeyError as error:
+        raise CheckpointError(f"{path}: not a posterax file (it has no {error})") from error
+    except Exception as error:  # whatever a file of other making leads to
+        raise CheckpointError(
+            f"{path}: not a posterax file, or damaged ({shortened(error)})"
+        ) from error
+    found = header.get("format") if isinstance(header, dict) else None
+    if type(found) is not int or found != FORMAT:
+        raise CheckpointError(
+            f"{path}: format version {shortened(found)}, this posterax ({__version__}) reads "
+            f"{FORMAT}"
+        )
+    if metadata.get("digest") != _digest(text, arrays):
+        raise CheckpointError(f"{path}: damaged, its content does not match its digest")
+    for name, array in arrays.items():
+        if array.dtype.kind not in "biuf" and array.dtype != jnp.bfloat16:
+            raise CheckpointError(f"{path}: {shortened(name)} is of type {array.dtype}")
+    return arrays, header
+
+
+def _check_header(text: str) -> Any:
+    """The header, unless it is more than a file may have."""
+    nodes = sum(map(text.count, ",[{"))
+    if len(text) > HEADER_CHARACTERS or nodes > HEADER_NODES:
+        raise ValueError(
+            f"a header of {len(text):,} characters and {nodes:,} entries, more than "
+            f"{HEADER_CHARACTERS:,} and {HEADER_NODES:,}"
+        )
+    found = json.loads(text)
+    level, depth = [found], 0
+    while level:
+        inside = [list(v.values()) if isinstance(v, dict) else v for v in level]
+        level = [v for values in inside if isinstance(values, list) for v in values]
+        depth += 1
+        if depth > HEADER_DEPTH:
+            raise ValueError(f"a header nested deeper than {HEADER_DEPTH} levels")
+    return found
+
+
+def _digest(header: str, arrays: dict[str, np.ndarray]) -> str:
+    """A hash of all a file holds: a disk's or a network's flipped bit must not become a weight."""
+    return settings_fingerprint([header, sorted(arrays)]) + data_fingerprint(arrays)
+
+
+def shortened(value: Any) -> str:
+    """A value in one line of at most 80 characters.
+
+    Example:
+        >>> from posterax.files.container import shortened
+        >>> shortened("two\\nlines")
+        'two lines'
+    """
+    text = re.sub(r"\s+", " ", str(value))
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,120 @@
+"""Networks, priors, likelihoods and methods by name: what a file may make, and no others."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from .. import infer, likelihoods, networks, priors
+from ..errors import CheckpointError
+from ..infer.base import Method
+from .bounds import LAYERS, check_config, check_size, field, named
+from .container import shortened
+
+_PRIORS = {
+    c.__name__: c
+    for c in (
+        priors.Flat,
+        priors.Gaussian,
+        priors.Grid,
+        priors.Hierarchical,
+        priors.Laplace,
+        priors.ScaleMixture,
+    )
+}
+LIKELIHOODS = {
+    c.__name__: c
+    for c in (
+        likelihoods.Gaussian,
+        likelihoods.StudentT,
+        likelihoods.MultivariateGaussian,
+        likelihoods.Categorical,
+        likelihoods.Bernoulli,
+        likelihoods.Poisson,
+    )
+}
+METHODS = {
+    name: value
+    for name, value in vars(infer).items()
+    if isinstance(value, type) and issubclass(value, Method)
+}
+
+
+def has_config(module: Any) -> bool:
+    """Whether a network of ``px.networks`` can say what makes it again."""
+    try:
+        module.config()
+    except ValueError:
+        return False
+    return True
+
+
+def describe_prior(prior: priors.Prior) -> Any:
+    """A prior in JSON, or ``None`` for the user's own."""
+    if isinstance(prior, priors.ByPart):
+        parts = [(pattern, describe_prior(p)) for pattern, p in prior.parts]
+        default = describe_prior(prior.default)
+        if default is None or any(not isinstance(k, str) or p is None for k, p in parts):
+            return None
+        return {"name": "ByPart", "parts": parts, "default": default}
+    return as_call(prior, _PRIORS)
+
+
+def as_call(module: eqx.Module, known: dict[str, Any], skip: tuple[str, ...] = ()) -> Any:
+    """A module as the name and arguments that make it, or ``None`` for the user's own."""
+    if known.get(type(module).__name__) is not type(module):
+        return None
+    arguments = {
+        name: np.asarray(value).tolist() if isinstance(value, np.ndarray | jax.Array) else value
+        for name, value in vars(module).items()
+        if name not in skip and not name.startswith("_")  # those follow from the others
+    }
+    return {"name": type(module).__name__, "arguments": arguments}
+
+
+def make_prior(node: Any, path: Path = Path("header"), most: int = LAYERS) -> priors.Prior:
+    """A prior from JSON; of parts there are at ``most`` as many as weights they could be of."""
+    if isinstance(node, dict) and node.get("name") == "ByPart":
+        if len(node["parts"]) > most:
+            raise CheckpointError(f"{path}: a prior of {len(node['parts']):,} parts")
+        parts = {pattern: make_prior(prior, path, most) for pattern, prior in node["parts"]}
+        return priors.ByPart(parts, make_prior(node["default"], path, most))
+    return _called(_PRIORS, node, "prior", path)
+
+
+def make_likelihood(node: Any, path: Path) -> likelihoods.Likelihood:
+    """A likelihood from JSON."""
+    return _called(LIKELIHOODS, node, "likelihood", path)
+
+
+def _called(known: dict[str, Any], node: Any, what: str, path: Path) -> Any:
+    make, arguments = named(known, node, what, path), field(node, "arguments", dict, path=path)
+    made = make(**arguments)
+    for name, value in arguments.items():  # a list is true, and True is a number
+        if isinstance(value, bool) != isinstance(getattr(made, name, value), bool):
+            raise CheckpointError(f"{path}: {name!r} of a {what} cannot be {shortened(value)}")
+    return made
+
+
+def make_network(
+    node: Any,
+    arrays: dict[str, np.ndarray],
+    most: int,
+    path: Path,
+    fits: Callable[[Any], bool] | None = None,
+) -> Any:
+    """A network of ``px.networks`` by name, once its shapes are known to be those of the file.
+
+    ``most`` layers are what the file can hold.
+    """
+    make = named(networks.BY_NAME, node, "network", path)
+    config = check_config(node["config"], most, path)
+    # shapes first, without allocating: a damaged header must not ask for a terabyte
+    shapes = eqx.filter_eval_shape(lambda: networks.as_network(make(**config, key=0)))
+    check_size("the network", shapes, arrays, path)
+    if fits is not None and not fits(shapes):
+        raise CheckpointError(f"{path}: the network's settings do not fit its fingerprint")
+    return make(**config, key=0)

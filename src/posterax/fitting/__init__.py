@@ -1,0 +1,1 @@
+"""``fit`` and the loop under it: preparing, running, checkpoints, validation, progress."""

@@ -1,0 +1,139 @@
+"""``fit``: the only loop. Every method gets progress, checkpoints, resuming and Ctrl-C from it."""
+
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .._util.checks import whole
+from .._util.keys import KeyLike, as_key
+from ..infer.base import Method
+from ..model import Model
+from ..posteriors import Posterior
+from .callbacks import Event
+from .prepare import prepare
+from .progress import Bar
+from .run import Run
+from .validation import Validation, check_validation
+
+
+class Checkpoint(NamedTuple):
+    """Where and how often a fit is saved.
+
+    Args:
+        directory: where; made when missing.
+        every: seconds between two savings.
+    """
+
+    directory: str | Path
+    every: float = 15.0
+
+
+def fit(
+    model: Model,
+    data: Any,
+    method: Method,
+    *,
+    epochs: float | None = None,
+    steps: int | None = None,
+    batch_size: int | None = None,
+    augment: Any = None,
+    key: KeyLike = 0,
+    init: Any = None,
+    resume: Posterior | None = None,
+    progress: bool | None = None,
+    checkpoint: str | Path | Checkpoint | None = None,
+    callbacks: Iterable[Callable[[Event], Any]] = (),
+    validation: Validation | tuple[Any, Any] | None = None,
+    thin: int = 1,
+    draw_bytes: int | None = None,
+) -> Posterior:
+    """Infer the posterior of a model's parameters.
+
+    Args:
+        model: network + prior + likelihood.
+        data: ``(x, y)`` or ``(x, y, weight)``, or a re-iterable source of such batches.
+        method: an inference method, for instance ``px.BayesByBackprop()``.
+        epochs: passes over the data, for methods that optimise (default 100).
+        steps: steps of optimisation, or draws retained per chain (default 1000).
+        batch_size: examples per step (default 128, or all where the method needs all).
+        augment: random changes of each minibatch's inputs, such as ``px.augment.Shift(4)``: one,
+            a list in order, or any function ``(key, x) → x``; never in validation or prediction.
+        key: an int or a JAX key; the same key gives the same posterior.
+        init: where to start: an earlier posterior, a trained network, or parameters.
+        resume: a posterior to continue for more epochs or steps, optimiser state and all.
+        progress: show a bar (default: where someone is watching).
+        checkpoint: a directory (or ``px.Checkpoint(directory, every=…)``); the same call resumes
+            from it after any interruption.
+        callbacks: functions of an ``Event``, called between chunks of steps.
+        validation: held-out ``(x, y)`` to watch, or a ``px.Validation`` to stop early with.
+        thin: keep every ``thin``-th draw.
+        draw_bytes: keep at most so many bytes of draws: whenever there are more, every other one
+            is dropped (``px.callbacks.RunningPredictive`` sees them all).
+
+    Returns:
+        A posterior. Ctrl-C ends the fit and returns what there is.
+
+    Example:
+        >>> import numpy as np
+        >>> import posterax as px
+        >>> x = np.linspace(0, 1, 50)[:, None].astype("float32")
+        >>> model = px.Model(
+        ...     px.networks.MLP(1, 1, (8,), key=0),
+        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1),
+        ... )
+        >>> posterior = px.fit(model, (x, x), px.MaximumAPosteriori(1e-2), epochs=20, key=0)
+        >>> len(posterior.history["nll"])
+        20
+    """
+    thin = whole("thin", thin)
+    ready = prepare(model, data, method, epochs, steps, batch_size, augment)
+    watch = check_validation(validation, ready.model)
+    key = as_key(key)
+    if draw_bytes is not None:
+        draw_bytes = whole("draw_bytes", draw_bytes)
+    run = Run(ready, method, key, thin, watch, list(callbacks), init, draw_bytes)
+    if resume is not None:
+        run.continue_from(resume)
+    if checkpoint is not None:
+        run.keep(*(checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)))
+    with Bar(progress) as bar, interruptible() as interrupted:
+        return run.all_phases(bar, interrupted)
+
+
+_whole_or_nothing: ContextVar[bool] = ContextVar("whole_or_nothing", default=False)
+
+
+@contextmanager
+def whole_or_nothing() -> Iterator[None]:
+    """Within it Ctrl-C raises: for those to whom a part of a fit is of no use."""
+    token = _whole_or_nothing.set(True)
+    try:
+        yield
+    finally:
+        _whole_or_nothing.reset(token)
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C asks the fit to stop at the end of the chunk; a second one stops at once."""
+    pressed = threading.Event()
+    alone = threading.current_thread() is threading.main_thread()
+    if not alone or _whole_or_nothing.get():
+        yield pressed.is_set
+        return
+
+    def handler(signum: int, frame: Any) -> None:
+        again = pressed.is_set()
+        pressed.set()
+        if again or _whole_or_nothing.get():  # a fit within, of which a part is of no use
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield pressed.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)

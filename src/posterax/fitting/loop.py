@@ -1,0 +1,175 @@
+"""The compiled part of ``fit``: many steps in one program, the host touched only in between."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._util.tree import is_key, tree_bytes
+from ..data import Batch, Data, Stack
+from ..infer.base import Draw, Info, Phase
+
+MOST_STEPS = 2048  # per chunk: the size of the history buffer
+DRAW_BYTES = 64 * 2**20  # per chunk: the size of the draws buffer
+AUGMENT = 2**31 - 1  # number of the augmentation's key among those of a step
+PERIOD = 16  # steps between two reports, and between two looks of a GPU at the loop's condition
+
+
+class Buffers(NamedTuple):
+    """Room for what a chunk of steps gives back; written in place, chunk after chunk."""
+
+    terms: dict[str, jax.Array]  # one row a step
+    reports: dict[str, jax.Array]  # one row for every step that is a multiple of PERIOD
+    draws: Draw | None  # (row, chain, …), one row for each that is kept
+
+
+class Chunk(NamedTuple):
+    """What a chunk of steps gives back."""
+
+    state: Any
+    buffers: Buffers
+    taken: jax.Array
+    done: jax.Array
+
+
+def capacity(info: Info) -> tuple[int, int]:
+    """How many steps, and how many draws, fit into the buffers of a chunk."""
+    if info.draw is None:
+        return MOST_STEPS, 0
+    return MOST_STEPS, max(1, min(MOST_STEPS, DRAW_BYTES // max(tree_bytes(info.draw), 1)))
+
+
+@eqx.filter_jit
+def start_phase(phase: Phase, previous: Any, data: Data | None, key: jax.Array) -> Any:
+    """The phase's first state, in types that the loop keeps: weak ones would compile again."""
+    return jax.tree.map(_strong, phase.init(previous, data, key))
+
+
+def _strong(a: jax.Array) -> jax.Array:
+    return a if is_key(a) else jax.lax.convert_element_type(a, jnp.asarray(a).dtype)
+
+
+@eqx.filter_jit
+def _first_info(phase: Phase, state: Any, data: Data | Stack, key: jax.Array) -> Any:
+    batch = _batch(phase, data, _place(phase, data, jnp.zeros((), jnp.int32), key), key)
+    return phase.step(state, batch, key)[1], phase.report(state, key)
+
+
+def abstract_info(
+    phase: Phase, state: Any, data: Data | Stack, key: jax.Array
+) -> tuple[Info, dict[str, Any]]:
+    """Shapes of what a step tells, without running one (and, under jit, traced only once)."""
+    return eqx.filter_eval_shape(_first_info, phase, state, data, key)
+
+
+def make_buffers(told: tuple[Info, dict[str, Any]], rows: int, draw_rows: int) -> Buffers:
+    """Room for the history and the draws of a chunk."""
+    info, report = told
+    column = lambda n: lambda a: jnp.zeros((n, *a.shape), a.dtype)  # noqa: E731
+    return Buffers(
+        jax.tree.map(column(rows), info.terms),
+        jax.tree.map(column(rows // PERIOD + 1), report),
+        jax.tree.map(column(draw_rows), info.draw),
+    )
+
+
+def _place(phase: Phase, data: Data | Stack, step: jax.Array, key: jax.Array) -> Any:
+    if phase.full_batch and isinstance(data, Data):
+        return None
+    return data.place(step, phase.plan.batch_size, phase.plan.batches, key)
+
+
+def _batch(phase: Phase, data: Data | Stack, place: Any, key: jax.Array) -> Batch:
+    if place is None:
+        assert isinstance(data, Data)
+        return data.everything()
+    batch = data.batch(place)
+    if data.augment is None:
+        return batch
+    # apart from every key that a step makes of its own
+    x = data.augment(jax.random.fold_in(key, AUGMENT), batch.x)
+    return dataclasses.replace(batch, x=x)
+
+
+def _put(buffers: Any, values: Any, at: jax.Array) -> Any:
+    return jax.tree.map(lambda b, v: b.at[at].set(v, mode="drop"), buffers, values)
+
+
+# State and buffers are donated: they are written in place. Everything else comes first.
+@eqx.filter_jit(donate="all-except-first")
+def run_chunk(fixed: tuple[Any, ...], state: Any, buffers: Buffers) -> Chunk:
+    """Steps ``start … stop−1`` of a phase, fewer when it is done.
+
+    The number of steps is an argument, not a constant: one compilation serves every chunk.
+    Nothing is kept of the state before a step: choosing between the two would double the memory
+    traffic of an update. ``fit`` finds the last finite state again by repeating the steps to it.
+    """
+    phase, data, key, start, stop, thin, block = fixed
+    order_key, step_key = jax.random.split(key)
+    draw_rows = len(jax.tree.leaves(buffers.draws)[0]) if buffers.draws is not None else 0
+
+    def inputs(t: jax.Array) -> Any:
+        return t, _place(phase, data, t, order_key), jax.random.fold_in(step_key, t)
+
+    def report(state: Any, reports: Any, t: jax.Array) -> Any:
+        row = t // PERIOD - (start + PERIOD - 1) // PERIOD
+        return _put(reports, phase.report(state, jax.random.fold_in(step_key, t)), row)
+
+    def step(carry: Any, given: Any) -> tuple[Any, None]:
+        (state, (terms, reports, draws)), (t, place, key) = carry, given
+        state, info = phase.step(state, _batch(phase, data, place, key), key)
+        terms = _put(terms, info.terms, t - start)
+        if draws is not None:
+            before, now = phase.kept(t, thin), phase.kept(t + 1, thin)
+            at = jnp.where(now > before, before - phase.kept(start, thin), draw_rows)
+            draws = _put(draws, info.draw, at)
+        return (state, Buffers(terms, reports, draws)), None
+
+    def one(carry: Any) -> Any:
+        state, (terms, reports, draws), t = carry
+        if reports:
+            reports = jax.lax.cond(
+                t % PERIOD == 0, lambda: report(state, reports, t), lambda: reports
+            )
+        (state, buffers), _ = step((state, Buffers(terms, reports, draws)), inputs(t))
+        return state, buffers, t + 1
+
+    def many(carry: Any) -> Any:
+        # what does not depend on the state is computed for all steps at once: fewer, larger kernels
+        state, (terms, reports, draws), t = carry
+        reports = report(state, reports, t) if reports else reports
+        given = jax.vmap(inputs)(t + jnp.arange(block, dtype=jnp.int32))
+        (state, buffers), _ = jax.lax.scan(step, (state, Buffers(terms, reports, draws)), given)
+        return state, buffers, t + block
+
+    carry = (state, buffers, start)
+    if block > 1:
+        # a device that must ask the host whether to go on is asked once a block
+        carry = jax.lax.while_loop(
+            lambda c: (c[2] % PERIOD == 0) & (c[2] + block <= stop) & ~phase.done(c[0]), many, carry
+        )
+    state, buffers, t = jax.lax.while_loop(
+        lambda c: (c[2] < stop) & ((c[2] == start) | ~phase.done(c[0])), one, carry
+    )
+    return Chunk(state, buffers, t - start, phase.done(state))
+
+
+def block_length(phase: Phase) -> int:
+    """Steps between two looks at the loop's condition: free on a CPU, a wait on a GPU."""
+    return 1 if jax.default_backend() == "cpu" or phase.full_batch else PERIOD
+
+
+def history(
+    buffers: Buffers, start: int, taken: int, last: dict[str, float]
+) -> dict[str, np.ndarray]:
+    """The terms of a chunk, a row for each step; reports hold until the next (first: ``last``)."""
+    rows = {name: np.asarray(values)[:taken] for name, values in buffers.terms.items()}
+    at = np.arange(start, start + taken) // PERIOD - (start + PERIOD - 1) // PERIOD
+    for name, values in buffers.reports.items():
+        found = np.asarray(values)
+        rows[name] = np.where(at < 0, last.get(name, np.nan), found[np.maximum(at, 0)])
+        rows[name] = rows[name].astype(found.dtype)
+    return rows

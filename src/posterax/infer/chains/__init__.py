@@ -1,0 +1,1 @@
+"""Markov chains and populations of particles that sample the posterior."""

@@ -1,0 +1,255 @@
+r"""Microcanonical Langevin Monte Carlo (Robnik et al. 2023), unadjusted and adjusted.
+
+The momentum has a fixed norm and only its direction u moves, with the gradient and with noise:
+
+    dw = M^-½ u dt,   du = (1 − u uᵀ) (M^-½ ∇log π(w) dt / (d − 1) + η dW),   |u| = 1
+
+Weights along a path are then distributed as π. Every step ε of the integrator (velocity Verlet:
+one gradient) misses the energy by a little, and L is the distance after which the noise has
+turned u around. Phases: a network is trained for every chain; metric, L and ε are tuned; then
+the chains sample. blackjax has the kernels.
+"""
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..._util.checks import above_zero, fraction, whole
+from ..._util.noise import noise_key
+from ..._util.tree import tree_size
+from ...data import Batch, Data
+from ...model import Model
+from ...posteriors import Posterior
+from ..base import Draw, Info, Phase, Plan
+from .base import ChainMethod, check_chains
+from .hamiltonian import explain_divergences
+from .microcanonical_tuning import ChainState, Microcanonical, Training, Tuning, steps_of
+
+TRAJECTORIES = 20  # steps of tuning that make room for one of adjusting
+
+
+class Adjusting(Microcanonical):
+    """Step size for the acceptance rate, by dual averaging over whole trajectories."""
+
+    tuning: Tuning
+    target: Any
+    transitions: Any
+
+    title: ClassVar[str] = "adjusting"
+
+    def length(self) -> int:
+        return int(self.transitions)
+
+    def _dual(self) -> Any:
+        from blackjax.adaptation.step_size import dual_averaging_adaptation
+
+        return dual_averaging_adaptation(self.target)
+
+    def init(self, previous: ChainState, data: Data | None, key: jax.Array) -> ChainState:
+        from blackjax.mcmc.hmc import HMCState
+
+        tuned, old = self.tuning.tuned(previous), previous.chain
+        chain = HMCState(old.position, old.logdensity, old.logdensity_grad)
+        dual = jax.vmap(self._dual()[0])(tuned.step_size)
+        return tuned._replace(chain=chain, adaptation=dual, step=jnp.zeros((), jnp.int32))
+
+    def _transition(self, state: ChainState, batch: Batch, key: jax.Array) -> Any:
+        """A trajectory of random length, the same for all chains, accepted or not."""
+        from blackjax.mcmc import adjusted_mclmc, integrators
+
+        kernel = adjusted_mclmc.build_kernel(integrators.isokinetic_velocity_verlet)
+        log_density = self.log_density(batch, state.state)
+        length_key, key = jax.random.split(key)
+        least, most = state.between // 2 + 1, 3 * state.between // 2 + 1
+        steps = jax.random.randint(length_key, (), least, jnp.maximum(most, least + 1))
+
+        def one(key: jax.Array, chain: Any, step_size: jax.Array, inverse: jax.Array) -> Any:
+            return kernel(key, chain, log_density, step_size, (steps,), inverse)
+
+        keys = jax.random.split(key, self.chains)
+        return jax.vmap(one)(keys, state.chain, state.step_size, state.inverse_mass)
+
+    def step(self, state: ChainState, batch: Batch, key: jax.Array) -> tuple[ChainState, Info]:
+        chain, info = self._transition(state, batch, key)
+        dual = jax.vmap(self._dual()[1])(state.adaptation, info.acceptance_rate)
+        # a trajectory keeps its length in w while its steps change in size
+        step_size = jnp.exp(dual.log_step_size)
+        between = jnp.where(
+            self.tuning.steps_between > 0,
+            state.between,
+            steps_of(state.length, jnp.exp(dual.log_step_size_avg)),
+        )
+        new = state._replace(
+            chain=chain, step_size=step_size, between=between, adaptation=dual, step=state.step + 1
+        )
+        return new, Info(self._terms(new, info.is_divergent, acceptance=info.acceptance_rate))
+
+
+class Sampling(Microcanonical):
+    """Nothing adapts any more; every ``between`` steps of the integrator are a draw."""
+
+    tuning: Tuning
+
+    title: ClassVar[str] = "sampling"
+    keeps_draws: ClassVar[bool] = True
+
+    def init(self, previous: ChainState, data: Data | None, key: jax.Array) -> ChainState:
+        tuned = self.tuning.tuned(previous)
+        return tuned._replace(adaptation=None, step=jnp.zeros((), jnp.int32))
+
+    def step(self, state: ChainState, batch: Batch, key: jax.Array) -> tuple[ChainState, Info]:
+        noise = noise_key(key)
+
+        def more(i: jax.Array, carry: Any) -> Any:
+            state, change, square, diverging = carry
+            chain, error, back = self._move(state, batch, jax.random.fold_in(noise, i))
+            state = state._replace(chain=chain)
+            return state, change + error, square + jnp.square(error), diverging | back
+
+        zeros = jnp.zeros_like(state.step_size)
+        carry = (state, zeros, zeros, jnp.zeros(self.chains, bool))
+        state, change, square, diverging = jax.lax.fori_loop(0, state.between, more, carry)
+        new = state._replace(step=state.step + 1)
+        stats = {
+            "diverging": diverging,
+            "energy_change": change,
+            "lp": new.chain.logdensity,
+            "n_steps": jnp.full(self.chains, new.between),
+            "step_size": new.step_size,
+        }
+        error = square / (new.between * new.chain.position.shape[1])
+        terms = self._terms(new, diverging, energy_error=error)
+        return new, Info(terms, self.draw(new.chain.position, stats))
+
+    def finish(self, state: ChainState, draws: Draw | None) -> Posterior:
+        assert draws is not None
+        explain_divergences(np.asarray(draws.stats["diverging"]), "Lower energy_error (tenfold)")
+        return self.as_draws(state.state, draws)
+
+
+class AdjustedSampling(Adjusting):
+    """Trajectories of tuned steps, each accepted or not; every state is a draw."""
+
+    title: ClassVar[str] = "sampling"
+    keeps_draws: ClassVar[bool] = True
+
+    def length(self) -> int:
+        return int(self.plan.steps)
+
+    def init(self, previous: ChainState, data: Data | None, key: jax.Array) -> ChainState:
+        step_size = jnp.exp(previous.adaptation.log_step_size_avg)
+        return previous._replace(step_size=step_size, adaptation=None)
+
+    def step(self, state: ChainState, batch: Batch, key: jax.Array) -> tuple[ChainState, Info]:
+        chain, info = self._transition(state, batch, key)
+        new = state._replace(chain=chain, step=state.step + 1)
+        stats = {
+            "diverging": info.is_divergent,
+            "acceptance_rate": info.acceptance_rate,
+            "lp": chain.logdensity,
+            "n_steps": jnp.full(self.chains, info.num_integration_steps[0]),
+            "step_size": new.step_size,
+        }
+        terms = self._terms(new, info.is_divergent, acceptance=info.acceptance_rate)
+        return new, Info(terms, self.draw(chain.position, stats))
+
+    def finish(self, state: ChainState, draws: Draw | None) -> Posterior:
+        assert draws is not None
+        explain_divergences(np.asarray(draws.stats["diverging"]))
+        return self.as_draws(state.state, draws)
+
+
+class MCLMC(ChainMethod):
+    r"""Microcanonical Langevin Monte Carlo: the recommended sampler for networks, full batch.
+
+    Chains start from networks trained for a short while, one each (``init`` skips that), tune
+    themselves and sample. Without adjustment every step counts and none is rejected, which in
+    many dimensions is several times as fast as Hamiltonian Monte Carlo; the price is a bias that
+    falls with ``energy_error``. ``steps`` draws are retained per chain, each about L / ε
+    integrator steps after the one before, so that draws are not nearly the same.
+
+    Not for: weights that take finitely many values (``px.Metropolis``, ``px.Enumeration``); few
+    weights, or where the bias matters (``adjusted=True``, ``px.NUTS``); posteriors of separate
+    modes or the evidence (``px.SMC``); data too large for a pass at each step (``px.SGLD``,
+    ``px.SGHMC``).
+
+    Args:
+        chains: chains that run side by side.
+        warmup: integrator steps, that is gradients, in which metric, L and step size are tuned.
+        ensemble_steps: steps of Adam that train each chain's start; 0 for none.
+        learning_rate: of Adam, falling to zero by a cosine.
+        energy_error: E[ΔE²] per weight and integrator step that the step size ε is tuned to;
+            ε goes with its sixth root, and the bias with ε².
+        adjusted: accept or reject whole trajectories: exact in the limit, no Langevin noise.
+        target_acceptance: what an adjusted chain's step size is tuned to.
+        steps_between: integrator steps of a draw, or of an adjusted trajectory on average;
+            ``None``: about L / ε, as tuned.
+
+    Example:
+        >>> import numpy as np
+        >>> import posterax as px
+        >>> x = np.linspace(-1, 1, 20)[:, None].astype("float32")
+        >>> model = px.Model(
+        ...     px.networks.MLP(1, 1, (4,), key=0),
+        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1),
+        ... )
+        >>> method = px.MCLMC(chains=2, warmup=200, ensemble_steps=50)
+        >>> posterior = px.fit(model, (x, x[:, 0] ** 2), method, steps=20, key=0)
+        >>> posterior.stats["lp"].shape
+        (2, 20)
+
+    Reference:
+        Robnik, De Luca, Silverstein and Seljak, *Microcanonical Hamiltonian Monte Carlo*, JMLR
+        2023; Robnik and Seljak, *Fluctuation without dissipation: microcanonical Langevin Monte
+        Carlo*, AABI 2024; adjusted: Robnik, Cohn-Gordon and Seljak, *Metropolis adjusted
+        microcanonical Hamiltonian Monte Carlo*, 2025; from an ensemble: Sommer, Robnik, Nozadze,
+        Seljak and Rügamer, *Microcanonical Langevin ensembles: advancing the sampling of
+        Bayesian neural networks*, ICLR 2025. Departures: the metric and, but for chains that
+        need less, the step size are common to all chains; L is √d in the metric's units rather
+        than fitted to autocorrelations, and draws are thinned by it.
+    """
+
+    chains: int = 4
+    warmup: int = 3000
+    ensemble_steps: int = 500
+    learning_rate: float = 1e-2
+    energy_error: float = 5e-4
+    adjusted: bool = False
+    target_acceptance: float = 0.9
+    steps_between: int | None = None
+
+    def __check_init__(self) -> None:
+        check_chains(self, "warmup")
+        whole("ensemble_steps", self.ensemble_steps, least=0)
+        above_zero("learning_rate", self.learning_rate)
+        above_zero("energy_error", self.energy_error)
+        if not isinstance(self.adjusted, bool):
+            raise ValueError(f"adjusted must be True or False, got {self.adjusted!r}")
+        fraction("target_acceptance", self.target_acceptance)
+        if self.steps_between is not None:
+            whole("steps_between", self.steps_between)
+
+    def phases(self, model: Model, plan: Plan) -> list[Phase]:
+        if tree_size(model.parameters) < 2:
+            raise ValueError(
+                "model: MCLMC turns a direction among weights, and the model has one weight only; "
+                "use px.NUTS"
+            )
+        common = (model, plan, self.chains)
+        between = np.asarray(self.steps_between or 0, np.int32)
+        tuning = Tuning(
+            *common, np.asarray(self.warmup, np.int32), np.asarray(self.energy_error), between
+        )
+        phases: list[Phase] = []
+        if self.ensemble_steps:
+            steps = jnp.asarray(self.ensemble_steps, jnp.int32)
+            training = dataclasses.replace(plan, steps=steps)
+            phases.append(Training(model, training, self.chains, jnp.asarray(self.learning_rate)))
+        if not self.adjusted:
+            return [*phases, tuning, Sampling(*common, tuning)]
+        transitions = np.asarray(max(1, self.warmup // TRAJECTORIES), np.int32)
+        last = (*common, tuning, np.asarray(self.target_acceptance), transitions)
+        return [*phases, tuning, Adjusting(*last), AdjustedSampling(*last)]

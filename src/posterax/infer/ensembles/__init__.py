@@ -1,0 +1,1 @@
+"""Several networks of one training or of many: ensembles, dropout, averages of weights."""

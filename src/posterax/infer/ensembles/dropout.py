@@ -1,0 +1,214 @@
+r"""Monte Carlo dropout (Gal and Ghahramani 2016): dropout in training, and left on at prediction.
+
+Dropping inputs of a layer is a distribution over its weights, W · diag(z) / (1 − p) with
+zᵢ ~ Bernoulli(1 − p), and training with it is variational inference: minimise, per data point,
+
+    F / N = mean of −log p(y | x, w) + E_q[−log p(w)] / N − Σ_layers K H(p) / N
+
+with K inputs to a layer and H the entropy of a Bernoulli variable, which counts where p is learned
+(concrete dropout). For a prior N(0, s²) the second term is weight decay, Σ ‖W‖² / (2 s² (1 − p) N).
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.interpreters import partial_eval
+
+from ..._util.checks import above_zero, fraction
+from ..._util.tree import named_leaves
+from ...model import Model, Parameters
+from ...networks.parts import Where, select
+from ...networks.sparse import pruned_weights
+from ...program.places import Place, places
+from ..base import Method, Phase, Plan, check_optimizer
+from .dropout_phase import DropoutPhase
+
+DEFAULT_RATE = 0.1
+
+
+class MCDropout(Method):
+    r"""Monte Carlo dropout: inputs of layers are dropped in training and at prediction.
+
+    A network with dropout layers of its own is trained with them and predicts with them on, at
+    their rates; nothing else is in training mode then, so batch normalisation keeps to its running
+    averages. In a network without, the inputs of chosen layers are dropped, whatever library it
+    comes from: in training by a mask for each example, in a posterior draw by one mask for all
+    inputs, which is a set of weights. Convolutions lose input channels. A weight that is used
+    several times or in a loop (a recurrent cell) has one mask for all its uses and the whole batch.
+
+    The prior is the weight decay, with the data's N in its place; see ``weight_decay``.
+
+    Args:
+        rate: the probability p to drop an input (default: 0.1), or ``"learned"``, one for each
+            layer. Networks with dropout layers of their own have theirs.
+        where: the weights whose inputs are dropped, as in ``px.Model``: a pattern over names,
+            several of them, or a function of (name, array). Default: every weight that is a factor
+            of a product, but for those that meet the network's own inputs; ``"*"`` is all.
+        initial_rate: where learned rates start.
+        learning_rate: the step size of Adam.
+        schedule: ``"cosine"`` (the rate falls to zero over the fit) or ``"constant"``.
+        optimizer: any optax transformation instead of Adam; it sees the tree {point, logit}.
+
+    Example:
+        >>> import numpy as np
+        >>> import posterax as px
+        >>> x = np.linspace(-1, 1, 64)[:, None].astype("float32")
+        >>> model = px.Model(
+        ...     px.networks.MLP(1, 1, (16,), key=0),
+        ...     prior=px.priors.Gaussian(1.0),
+        ...     likelihood=px.likelihoods.Gaussian(noise=0.1),
+        ... )
+        >>> posterior = px.fit(model, (x, x**2), px.MCDropout(rate=0.2), epochs=3, key=0)
+        >>> {name: round(float(rate), 3) for name, rate in posterior.rates.items()}
+        {'layers.1.weight': 0.2}
+        >>> sorted(posterior.history)
+        ['nll', 'prior']
+
+    References:
+        Gal and Ghahramani, *Dropout as a Bayesian approximation*, ICML 2016; for recurrent
+        networks, *A theoretically grounded application of dropout in recurrent neural networks*,
+        NeurIPS 2016. Gal, Hron and Kendall, *Concrete dropout*, NeurIPS 2017. Here the weights are
+        those of inverted dropout, W = (1 − p) M for their M, and E_q[−log p(w)] is exact for
+        every prior that factorises; draws of a posterior with learned rates have masks of 0 and 1,
+        where the paper relaxes them at prediction too.
+    """
+
+    rate: float | str | None = None
+    where: Where | None = None
+    initial_rate: float = 0.1
+    learning_rate: float = 1e-3
+    schedule: str = "cosine"
+    optimizer: Any = None
+
+    def __check_init__(self) -> None:
+        if isinstance(self.rate, str):
+            if self.rate != "learned":
+                raise ValueError(
+                    f"rate must be a number between 0 and 1 or 'learned', got {self.rate!r}"
+                )
+        elif self.rate is not None:
+            fraction("rate", self.rate)
+        fraction("initial_rate", self.initial_rate)
+        check_optimizer(self.optimizer, self.learning_rate, self.schedule)
+
+    @staticmethod
+    def weight_decay(scale: float, rate: float, total: float, *, precision: float = 1.0) -> float:
+        r"""λ of the weight decay λ ‖W‖² that a prior N(0, scale²) is, next to the mean loss.
+
+        λ = 1 / (2 · scale² · (1 − rate) · total · precision) for W, the weights of inverted
+        dropout (x is scaled by 1 / (1 − rate) where it is kept), as most libraries have them. Gal
+        and Ghahramani's weights M = W / (1 − rate) have the same penalty, λ (1 − rate)² ‖M‖² =
+        (1 − rate) ‖M‖² / (2 scale² N τ). Biases have rate 0.
+
+        Args:
+            scale: the prior's deviation s (their 1 / length-scale).
+            rate: the probability p to drop an input.
+            total: N, the number of data points (the sum of their weights).
+            precision: τ, where the loss is ½ (y − f)² and not the negative log likelihood.
+
+        Example:
+            >>> import posterax as px
+            >>> round(px.MCDropout.weight_decay(scale=1.0, rate=0.5, total=1000), 6)
+            0.001
+        """
+        kept = 1 - fraction("rate", rate, zero=True)
+        scale, total = above_zero("scale", scale), above_zero("total", total)
+        return 1 / (2 * scale**2 * kept * total * above_zero("precision", precision))
+
+    def phases(self, model: Model, plan: Plan) -> list[Phase]:
+        found: dict[str, Place] = {}
+        if not has_dropout(model, plan.inputs):
+            found = self._places(model, plan.inputs)
+        elif self.rate is not None or self.where is not None:
+            name = "where" if self.rate is None else "rate"
+            raise ValueError(
+                f"{name}: the network has dropout of its own, which has its places and rates: "
+                f"leave {name} out, or take dropout out of the network"
+            )
+        learned = self.rate == "learned" and bool(found)
+        given = DEFAULT_RATE if self.rate is None else self.rate
+        rate = jnp.asarray(self.initial_rate if isinstance(given, str) else given)
+        return [
+            DropoutPhase(
+                model, plan, jnp.asarray(self.learning_rate), rate,
+                {name: jnp.asarray(place.units) for name, place in found.items()},
+                {name: jnp.asarray(float(place.inputs)) for name, place in found.items()},
+                self.optimizer, self.schedule, learned,
+            )
+        ]  # fmt: skip
+
+    def _places(self, model: Model, inputs: Any) -> dict[str, Place]:
+        """The chosen weights with a prior that meet data in a product, by name."""
+        weights = model.parameters.network
+
+        def network(weights: Any, x: Any, state: Any) -> Any:
+            own = Parameters(weights, None)
+            return model.apply(own, state, x, jax.random.key(0), training=True)
+
+        each = places(network, weights, inputs, model.network.state)
+        uncertain = named_leaves(model.bayesian(model.parameters).network)
+        found = {
+            name: place
+            for name, place in zip(named_leaves(weights), each, strict=True)
+            if place is not None and name in uncertain
+        }
+        if self.where is None:
+            chosen = {name: place for name, place in found.items() if not place.raw}
+        else:
+            by_name = named_leaves(select(weights, self.where))
+            chosen = {name: place for name, place in found.items() if by_name[name]}
+        pruned = pruned_weights(model.network)
+        if chosen and (not pruned or self.where is not None):
+            return chosen
+        if pruned:
+            raise ValueError(
+                "method: MCDropout drops inputs of whole arrays, and the network is pruned of "
+                f"entries of {', '.join(pruned)}: use px.BayesByBackprop() or px.DeepEnsemble(), "
+                "or where= for arrays that are whole"
+            )
+        raise ValueError(self._no_place(list(found)))
+
+    def _no_place(self, found: list[str]) -> str:
+        others = "px.BayesByBackprop() and px.DeepEnsemble() need none"
+        if not found:
+            return (
+                "method: MCDropout finds no place for dropout: the network has no dropout layers, "
+                "and none of its weights with a prior is a factor of a product with data; "
+                f"{others}"
+            )
+        if self.where is None:
+            return (
+                "method: MCDropout finds no place for dropout: the network has no dropout layers, "
+                f"and {', '.join(found)} meet its own inputs, which are not dropped by default: "
+                f"where='*' drops them too; {others}"
+            )
+        return (
+            f"where={self.where!r} chooses no weight whose inputs can be dropped; those are "
+            f"{', '.join(found)}; {others}"
+        )
+
+
+def has_dropout(model: Model, inputs: Any) -> bool:
+    """Whether the network's outputs depend on its key with dropout on.
+
+    Example:
+        >>> import equinox as eqx
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> import posterax as px
+        >>> from posterax.infer.ensembles.dropout import has_dropout
+        >>> layers = [eqx.nn.Linear(2, 1, key=jax.random.key(0)), eqx.nn.Dropout(0.5)]
+        >>> model = px.Model(eqx.nn.Sequential(layers), likelihood=px.likelihoods.Gaussian(0.1))
+        >>> has_dropout(model, jnp.ones((3, 2)))
+        True
+    """
+
+    def network(key: jax.Array, weights: Any, x: Any, state: Any) -> Any:
+        own = Parameters(weights, None)
+        return model.apply(own, state, x, key, training=False, dropout=True)[0]
+
+    weights, state = model.parameters.network, model.network.state
+    program = jax.make_jaxpr(network)(jax.random.key(0), weights, inputs, state)
+    _, used = partial_eval.dce_jaxpr(program.jaxpr, [True] * len(program.jaxpr.outvars))
+    return bool(used[0])

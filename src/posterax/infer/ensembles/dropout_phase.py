@@ -1,0 +1,213 @@
+r"""The objective of MC dropout, and its gradient steps.
+
+A weight W of a layer becomes W · diag(z) / (1 − p): in training by a mask on the layer's inputs,
+for each example its own, where the network uses the weight once; in weight space elsewhere.
+"""
+
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+
+from ..._util.noise import noise_key
+from ..._util.tree import named_leaves
+from ...data import Batch, Data
+from ...model import Parameters
+from ...posteriors import DropoutPosterior, Posterior
+from ...posteriors.dropout import mask
+from ...priors import Prior, is_prior
+from ...program.random_weights import RandomArray, run
+from ...program.reuse import PRODUCT
+from ..base import Draw, Info, Phase, Start, make_optimizer, mean_nll
+
+_TEMPERATURE = 0.1  # of the relaxed Bernoulli variables, as in the paper
+
+
+class Fixed(eqx.Module):
+    """Dropout at a given rate."""
+
+    p: jax.Array
+
+    def mask(self, key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+        return mask(key, self.p, shape, dtype)
+
+
+class Concrete(eqx.Module):
+    """Dropout at a rate that is learned: masks are relaxed, so that they have a derivative."""
+
+    logit: jax.Array
+
+    @property
+    def p(self) -> jax.Array:
+        return jax.nn.sigmoid(self.logit)
+
+    def mask(self, key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+        noise = jax.random.logistic(key, shape, dtype)
+        logit = self.logit.astype(dtype)
+        return jax.nn.sigmoid(-(logit + noise) / _TEMPERATURE) / jax.nn.sigmoid(-logit)
+
+    def entropy(self) -> jax.Array:
+        """−p log p − (1 − p) log(1 − p)."""
+        log_p, log_kept = -jax.nn.softplus(-self.logit), -jax.nn.softplus(self.logit)
+        return -self.p * log_p - (1 - self.p) * log_kept
+
+
+class DropoutArray(RandomArray):
+    """A weight whose inputs are dropped, every example's by a mask of its own."""
+
+    weight: jax.Array
+    rate: Fixed | Concrete
+    key: jax.Array
+
+    def aval(self) -> Any:
+        return jax.core.ShapedArray(self.weight.shape, self.weight.dtype)
+
+    def materialise(self) -> jax.Array:
+        raise TypeError("a weight with dropout can only be a factor of a product")
+
+    def map(self, function: Any) -> "DropoutArray":
+        return DropoutArray(function(self.weight), self.rate, self.key)
+
+    def product(self, x: Any, multiply: Any, inside: Any, outside: Any) -> jax.Array:
+        return multiply(self.weight, x * self.rate.mask(self.key, inside, x.dtype))
+
+
+class DropoutState(NamedTuple):
+    """Weights W, log odds of the learned rates, the network's and the optimiser's state."""
+
+    point: Parameters
+    logits: dict[str, jax.Array]
+    state: Any
+    optimizer: Any
+
+
+class DropoutPhase(Phase):
+    """Gradient descent on F / N; without places the network has dropout layers of its own."""
+
+    learning_rate: Any
+    rate: Any  # fixed, or where the learned ones start
+    units: dict[str, Any]
+    inputs: dict[str, Any]  # how many: K
+    optimizer: Any
+    schedule: str = eqx.field(static=True)
+    learned: bool = eqx.field(static=True)
+
+    title: ClassVar[str] = "optimising"
+
+    def _optimizer(self) -> optax.GradientTransformation:
+        return make_optimizer(self.optimizer, self.learning_rate, self.schedule, self.plan)
+
+    def init(self, previous: Start, data: Data | None, key: jax.Array) -> DropoutState:
+        point = previous.parameters
+        dtype = jax.tree.leaves(point)[0].dtype
+        earlier = previous.posterior
+        known = earlier.rates if isinstance(earlier, DropoutPosterior) else {}
+        logits = {}
+        if self.learned:
+            rates = {name: jnp.asarray(known.get(name, self.rate), dtype) for name in self.units}
+            logits = {name: jnp.log(p) - jnp.log1p(-p) for name, p in rates.items()}
+        trained = {"point": point, "logit": logits}
+        return DropoutState(point, logits, previous.state, self._optimizer().init(trained))
+
+    def step(self, state: DropoutState, batch: Batch, key: jax.Array) -> tuple[DropoutState, Info]:
+        trained = {"point": state.point, "logit": state.logits}
+        grads, (terms, network_state) = jax.grad(self.objective, has_aux=True)(
+            trained, state.state, batch, key
+        )
+        # an optimiser's weight decay sees the log odds as zero, so it cannot pull p to 1/2
+        seen = trained | {"logit": jax.tree.map(jnp.zeros_like, state.logits)}
+        updates, optimizer = self._optimizer().update(grads, state.optimizer, seen)
+        new = optax.apply_updates(trained, updates)
+        return DropoutState(new["point"], new["logit"], network_state, optimizer), Info(terms)
+
+    def rates(self, logits: dict[str, jax.Array]) -> dict[str, Fixed | Concrete]:
+        """The rate of every weight that has dropout."""
+        if self.learned:
+            return {name: Concrete(logit) for name, logit in logits.items()}
+        return {name: Fixed(self.rate) for name in self.units}
+
+    def objective(
+        self, trained: dict[str, Any], state: Any, batch: Batch, key: jax.Array
+    ) -> tuple[jax.Array, Any]:
+        """F / N estimated from a minibatch; its terms, and the network's new state."""
+        n, m = self.plan.total, self.plan.batches
+        point, rates = trained["point"], self.rates(trained["logit"])
+        for_masks, for_prior = jax.random.split(noise_key(key))
+        outputs, state = self.forward(
+            point, rates, state, batch.x, for_masks, jax.random.fold_in(key, 1)
+        )
+        log_p = self.model.likelihood_of(point, outputs, batch.x, batch.y)
+        nll = -jnp.sum(batch.weight * log_p)
+        prior = -self.log_prior(point, rates, for_prior) / n
+        terms = {"nll": mean_nll(nll, batch), "prior": prior}
+        objective = m / n * nll + prior
+        if self.learned:
+            logits = trained["logit"].items()
+            each = [self.inputs[name] * Concrete(logit).entropy() for name, logit in logits]
+            entropy = jnp.sum(jnp.stack(each)) / n
+            rate = jnp.mean(jnp.stack([rate.p for rate in rates.values()]))
+            terms |= {"entropy": entropy, "rate": rate}
+            objective = objective - entropy
+        return objective, (terms, state)
+
+    def forward(
+        self, point: Parameters, rates: Any, state: Any, x: Any, noise: jax.Array, key: jax.Array
+    ) -> tuple[jax.Array, Any]:
+        """Outputs in training, with masks of their own for each example where that can be."""
+        if not rates:
+            return self.model.apply(point, state, x, key, training=True)
+        names = list(named_leaves(point.network))
+        keys = jax.random.split(noise, len(names))
+
+        def draw(i: int, w: jax.Array, use: str) -> Any:
+            if i >= len(names) or names[i] not in rates:
+                return w
+            if use == PRODUCT:
+                return DropoutArray(w, rates[names[i]], keys[i])
+            return self._masked(names[i], w, rates[names[i]], keys[i])
+
+        return run(self.model, point, draw, state, x, key)[:2]
+
+    def _masked(self, name: str, w: jax.Array, rate: Fixed | Concrete, key: jax.Array) -> jax.Array:
+        """One mask for the whole batch, and for all steps of a loop."""
+        units = self.units[name]
+        return w * rate.mask(key, (units.size,), w.dtype)[units]
+
+    def log_prior(self, point: Parameters, rates: Any, key: jax.Array) -> jax.Array:
+        r"""E_q[log p(w)], exact: a weight is W / (1 − p) or 0.
+
+        A prior of all weights at once (``px.priors.Hierarchical``) is taken at one sample.
+        """
+        names = [*named_leaves(point.network), *[""] * len(jax.tree.leaves(point.likelihood))]
+        priors = jax.tree.leaves(self.model.priors, is_leaf=is_prior)
+        keys = jax.random.split(key, len(names))
+
+        def one(name: str, prior: Prior, w: jax.Array, key: jax.Array) -> jax.Array:
+            if name not in rates:
+                return jnp.sum(prior.log_prob(w))
+            p = rates[name].p.astype(w.dtype)
+            kept = prior.log_prob(w / (1 - p))
+            if kept.shape == w.shape:
+                return jnp.sum((1 - p) * kept + p * prior.log_prob(jnp.zeros_like(w)))
+            return jnp.sum(prior.log_prob(self._masked(name, w, rates[name], key)))
+
+        parts = zip(names, priors, jax.tree.leaves(point), keys, strict=True)
+        return jnp.sum(jnp.stack([one(*part) for part in parts]))
+
+    def blame(self, state: DropoutState, term: str) -> str:
+        if term == "prior":
+            return (
+                "prior: log p(w) is not finite at the weights or at 0; lower the learning rate, or "
+                "use a prior with density on the whole line"
+            )
+        return super().blame(state, term)
+
+    def finish(self, state: DropoutState, draws: Draw | None) -> Posterior:
+        dtype = jax.tree.leaves(state.point)[0].dtype
+        rates = {name: rate.p.astype(dtype) for name, rate in self.rates(state.logits).items()}
+        return DropoutPosterior(
+            self.model, state.state, self.plan.targets,
+            point=state.point, rates=rates, units=self.units,
+        )  # fmt: skip

@@ -1,0 +1,256 @@
+r"""Deep ensembles (Lakshminarayanan et al. 2017): networks from different starts, side by side."""
+
+import dataclasses
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from ..._util.checks import whole
+from ..._util.noise import noise_key
+from ..._util.tree import tree_size
+from ...data import Batch, Data
+from ...model import Model
+from ...posteriors import Draws, GaussianMixture, Posterior
+from ..base import Draw, Info, Method, Phase, Plan, Start, check_optimizer, choose
+from ..chains.base import over_devices
+from ..points.point import MaximumAPosteriori, MaximumLikelihood
+from ..variational.bayes_by_backprop import BayesByBackprop
+from ..variational.mean_field import VariationalPhase
+from .ensemble_variants import Own, Variant
+
+UNROLLED_WORK = 500_000  # products of a member's pass from which a CPU gains by single members
+UNROLLED_ARRAYS = 96  # of all members: each is code to compile
+VARIANT = 2**31 - 1  # number of the key for what is a member's own
+
+
+class Member(NamedTuple):
+    """The state of a member's phase, and what is its own."""
+
+    state: Any
+    own: Own
+
+
+class EnsemblePhase(Phase):
+    """The phase of one member, for all of them.
+
+    The state is a ``Member`` whose arrays have a leading axis, stepped under ``vmap`` and laid
+    over the devices where there are several; or, ``unrolled``, a tuple of members whose steps
+    follow one another in the program, which a CPU runs in parallel where it can.
+    """
+
+    member: Phase
+    members: int = eqx.field(static=True)
+    variant: Variant
+    temperatures: Any = None  # (members,), where they differ
+    unrolled: bool = eqx.field(static=True, default=False)
+
+    title: ClassVar[str] = "training members"
+
+    def init(self, previous: Start, data: Data | None, key: jax.Array) -> Any:
+        def one(index: jax.Array, key: jax.Array) -> Member:
+            own = self.variant.draw(self.model, data, jax.random.fold_in(key, VARIANT))
+            if previous.given:
+                return Member(self.member.init(self._start_of(index, previous), data, key), own)
+            fresh = previous._replace(parameters=self.model.init(key))
+            return Member(self.member.init(fresh, data, key), own)
+
+        all_ = jax.vmap(one)(jnp.arange(self.members), jax.random.split(key, self.members))
+        if not self.unrolled:
+            return over_devices(all_, self.members)
+        return tuple(jax.tree.map(lambda a, i=i: a[i], all_) for i in range(self.members))
+
+    def _start_of(self, index: jax.Array, previous: Start) -> Start:
+        """A member begins where the same member of an earlier ensemble is."""
+        posterior, found = previous.posterior, 0
+        if isinstance(posterior, GaussianMixture):
+            found, part = posterior.members, posterior.component(index)
+            start = Start(part.mu, part.state, part, given=True)
+        elif isinstance(posterior, Draws) and posterior.own_state:
+            found = posterior.shape[1]
+            params, state = posterior.parameters(index), posterior.network_state(index)
+            start = Start(params, state, None, given=True)
+        if found != self.members:
+            what = f"one of {found}" if found else "something else"
+            raise ValueError(
+                f"init: an ensemble of {self.members} members starts from an earlier ensemble of "
+                f"{self.members} members, got {what}; leave init out for random starts"
+            )
+        return start
+
+    def _each(self, function: Any, state: Any, *more: Any) -> Any:
+        """``function`` of every member; what it returns is laid out as the state is."""
+        if not self.unrolled:
+            return jax.vmap(function)(state, *more)
+        given = [jax.tree.map(lambda a, i=i: a[i], more) for i in range(self.members)]
+        return tuple(function(one, *rest) for one, rest in zip(state, given, strict=True))
+
+    def _together(self, state: Any) -> Any:
+        """What ``_each`` returned, as arrays with a leading axis of members."""
+        return jax.tree.map(lambda *a: jnp.stack(a), *state) if self.unrolled else state
+
+    def step(self, state: Any, batch: Batch, key: jax.Array) -> tuple[Any, Info]:
+        def one(now: Member, key: jax.Array, temperature: Any) -> Any:
+            member: Any = self.variant.phase(self.member, now.own)
+            if temperature is not None:
+                member = eqx.tree_at(lambda m: m.temperature, member, temperature)
+            seen = self.variant.batch(self.model, batch, now.own)
+            new, info = member.step(now.state, seen, key)
+            return Member(new, now.own), info.terms
+
+        keys = jax.random.split(noise_key(key), self.members)
+        found = self._each(one, state, keys, self.temperatures)
+        state, terms = zip(*found, strict=True) if self.unrolled else found
+        return state, Info(jax.tree.map(jnp.mean, self._together(terms)))
+
+    def report(self, state: Any, key: jax.Array) -> dict[str, jax.Array]:
+        def one(now: Member, key: jax.Array) -> dict[str, jax.Array]:
+            return self.variant.phase(self.member, now.own).report(now.state, key)
+
+        keys = jax.random.split(noise_key(key), self.members)
+        return jax.tree.map(jnp.mean, self._together(self._each(one, state, keys)))
+
+    def blame(self, state: Any, term: str) -> str:
+        return self.member.blame(self._together(state).state, term)
+
+    def finish(self, state: Any, draws: Draw | None) -> Posterior:
+        model, targets = self.model, self.plan.targets
+        state = self._together(state).state
+        if isinstance(self.member, VariationalPhase):
+            return GaussianMixture(model, state.state, targets, mu=state.mu, rho=state.rho)
+        params, network_state = jax.tree.map(lambda a: a[None], (state.params, state.state))
+        return Draws(model, network_state, targets, draws=params, own_state=True)
+
+
+def faster_unrolled(model: Model, plan: Plan, members: int) -> bool:
+    """Whether members are faster one by one than under ``vmap``.
+
+    On a CPU products of single members run beside one another, and a batched product of small
+    matrices does not run in parallel; a step must have enough to do for that to show, and the
+    program grows with the members. Convolutions gain nothing. A GPU wants one large kernel.
+    """
+    weights = jax.tree.leaves(model.parameters)
+    return (
+        jax.default_backend() == "cpu"
+        and jax.device_count() == 1
+        and 1 < members <= UNROLLED_ARRAYS / len(weights)
+        and all(w.ndim <= 2 for w in weights)
+        and plan.batch_size * tree_size(weights) >= UNROLLED_WORK
+    )
+
+
+class DeepEnsemble(Method):
+    """M networks with different starts, trained as one program.
+
+    A member starts from the network's weights in a new random order, array by array: another draw
+    of its initialisation, and nothing of what a trained network knew. With ``init=`` an earlier
+    ensemble its members start where they were.
+
+    Args:
+        members: number of networks.
+        inside: how each is trained: ``"map"`` (with the prior), ``"ml"``, or a method such as
+            ``px.BayesByBackprop(…)``, which makes every member a posterior around its own mode.
+        temperatures: with Bayes by Backprop inside, the weight of each member's KL: cold members
+            follow the data, warm ones the prior, and the mixture is wrong where neither is.
+        learning_rate: the step size of Adam; a method inside brings its own.
+        schedule: ``"cosine"`` or ``"constant"``.
+        optimizer: any optax transformation instead of Adam.
+        bootstrap: every member sees a resample of the data, drawn with replacement.
+        anchored: every member has its prior around a draw of its own from the prior; with
+            ``"targets"`` each has noisy targets of its own as well. For ``inside="map"`` and
+            Gaussian priors.
+
+    Example:
+        >>> import posterax as px
+        >>> px.DeepEnsemble(members=5).members
+        5
+        >>> px.DeepEnsemble(members=3, inside=px.BayesByBackprop(temperature=0.5)).members
+        3
+        >>> px.DeepEnsemble(members=10, anchored="targets").anchored
+        'targets'
+
+    Reference:
+        Lakshminarayanan, Pritzel and Blundell, *Simple and scalable predictive uncertainty
+        estimation using deep ensembles*, NeurIPS 2017; anchors: Pearce, Leibfried and Brintrup,
+        *Uncertainty in neural networks: approximately Bayesian ensembling*, AISTATS 2020. The
+        adversarial training of the first is not included.
+    """
+
+    members: int = 5
+    inside: Any = "map"
+    temperatures: tuple[float, ...] | None = None
+    learning_rate: float = 1e-3
+    schedule: str = "cosine"
+    optimizer: Any = None
+    bootstrap: bool = False
+    anchored: bool | str = False
+
+    def __check_init__(self) -> None:
+        whole("members", self.members)
+        check_optimizer(self.optimizer, self.learning_rate, self.schedule)
+        self._check_temperatures()
+        self._check_variant()
+        if not isinstance(self.inside, Method):
+            choose("inside", self.inside, ("map", "ml"))
+        elif not isinstance(self.inside, BayesByBackprop | MaximumLikelihood):
+            raise TypeError(
+                "inside must be 'map', 'ml', px.MaximumAPosteriori(…), px.MaximumLikelihood(…) or "
+                "px.BayesByBackprop(…), got "
+                f"{type(self.inside).__name__}"
+            )
+        elif isinstance(self.inside, BayesByBackprop) and not self.inside.shifts_and_scales:
+            raise ValueError(
+                "inside: the posterior is a mixture of mean-field Gaussians; leave family, "
+                "objective and gradient of px.BayesByBackprop as they are, or fit without "
+                "px.DeepEnsemble"
+            )
+        elif (self.learning_rate, self.schedule, self.optimizer) != (1e-3, "cosine", None):
+            raise ValueError(
+                "learning_rate, schedule and optimizer belong to the method inside: give them to "
+                f"{type(self.inside).__name__}(…)"
+            )
+
+    def _check_temperatures(self) -> None:
+        if self.temperatures is None:
+            return
+        if not isinstance(self.inside, BayesByBackprop):
+            raise ValueError("temperatures are for inside=px.BayesByBackprop(…); leave them out")
+        fits = len(self.temperatures) == self.members and min(self.temperatures) >= 0
+        if not fits:
+            raise ValueError(
+                f"temperatures must be {self.members} numbers of 0 or more, one for each member, "
+                f"got {self.temperatures!r}"
+            )
+
+    def _check_variant(self) -> None:
+        if not isinstance(self.bootstrap, bool):
+            raise ValueError(f"bootstrap must be True or False, got {self.bootstrap!r}")
+        if not isinstance(self.anchored, bool) and self.anchored != "targets":
+            raise ValueError(f"anchored must be True, False or 'targets', got {self.anchored!r}")
+        if not self.anchored:
+            return
+        if self.inside != "map" and not isinstance(self.inside, MaximumAPosteriori):
+            raise ValueError(
+                "anchored members are maxima a posteriori, each under a prior around its anchor: "
+                "take inside='map', or bootstrap=True in its place"
+            )
+        if self.anchored == "targets" and self.bootstrap:
+            raise ValueError(
+                "anchored='targets' and bootstrap=True both make the data random: take "
+                "anchored=True with bootstrap=True, or anchored='targets' alone"
+            )
+
+    def phases(self, model: Model, plan: Plan) -> list[Phase]:
+        method = self.inside
+        if not isinstance(method, Method):
+            kind = MaximumAPosteriori if method == "map" else MaximumLikelihood
+            method = kind(self.learning_rate, self.schedule, self.optimizer)
+        (member,) = method.phases(model, plan)
+        if isinstance(member, VariationalPhase):
+            member = dataclasses.replace(member, alone=False)
+        variant = Variant(self.bootstrap, bool(self.anchored), self.anchored == "targets")
+        variant.check(model)
+        ladder = None if self.temperatures is None else jnp.asarray(self.temperatures)
+        unrolled = faster_unrolled(model, plan, self.members)
+        return [EnsemblePhase(model, plan, member, self.members, variant, ladder, unrolled)]

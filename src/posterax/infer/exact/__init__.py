@@ -1,0 +1,1 @@
+"""Answers without chains: conjugate, enumerated, or by weighted draws."""

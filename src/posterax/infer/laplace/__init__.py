@@ -1,0 +1,1 @@
+"""A Gaussian at the mode, by the curvature there."""

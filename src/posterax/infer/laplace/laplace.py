@@ -1,0 +1,280 @@
+r"""The Laplace approximation: a Gaussian with the curvature of the log joint at its maximum.
+
+    q(w) = N(w | w*, (H + P)⁻¹),   w* = argmax log p(D | w) + log p(w)
+
+Two phases: w* by gradient descent (that of ``px.MaximumAPosteriori``), then one pass over the data
+that sums the curvature H of the negative log likelihood (see ``curvature``). P is the prior's.
+"""
+
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..._util.checks import whole
+from ..._util.memory import refuse_beyond_memory
+from ..._util.tree import named_leaves
+from ...data import Batch, Data
+from ...model import Model
+from ...networks.parts import Where
+from ...networks.sparse import pruned_weights
+from ...posteriors import Evidence, LaplaceGaussian, Posterior
+from ...priors import Gaussian, is_prior
+from ..base import Draw, Info, Method, Phase, Plan, Start, check_optimizer, choose, mean_nll
+from ..points.point import PointPhase, PointState
+from .curvature import Block, Sums, add_batch, layout, numbers, trace, zeros
+from .marginal import solve
+
+PRECISIONS = ("fixed", "marginal_likelihood", "per_array")
+FULL = 1000  # structure="auto": up to so many weights the whole matrix costs less than the fit
+
+
+class CurvatureState(NamedTuple):
+    """The maximum as it was found, and sums over the examples seen so far."""
+
+    point: PointState
+    sums: Sums
+    mass: jax.Array
+    log_likelihood: jax.Array
+    step: jax.Array
+
+
+class CurvaturePhase(Phase):
+    """One pass over the data at w*, the network in prediction mode."""
+
+    blocks: tuple[Block, ...] = eqx.field(static=True)
+    probes: int = eqx.field(static=True)
+    linearised: Any  # these two as arrays: they matter at the end alone, and compile nothing anew
+    precision: Any  # a place in PRECISIONS
+
+    title: ClassVar[str] = "curvature"
+    validated: ClassVar[bool] = False  # before its end there is nothing to look at
+
+    def length(self) -> int:
+        return int(self.plan.batches)
+
+    def init(self, previous: Any, data: Data | None, key: jax.Array) -> CurvatureState:
+        if isinstance(previous, Start):  # nothing was trained
+            given = previous.posterior
+            if given is not None and not given.centred:
+                raise ValueError(
+                    f"init: the mean of a {type(given).__name__} is no network that fits, and "
+                    "train=False takes it for the maximum: pass init=px.fit(…, "
+                    "px.MaximumAPosteriori()), or init=posterior.network(key=0) for one draw"
+                )
+            previous = PointState(previous.parameters, previous.state, None)
+        zero = jnp.zeros((), jax.tree.leaves(self.model.parameters)[0].dtype)
+        start = jnp.zeros((), jnp.int32)
+        return CurvatureState(previous, zeros(self.blocks, self.model), zero, zero, start)
+
+    def step(
+        self, state: CurvatureState, batch: Batch, key: jax.Array
+    ) -> tuple[CurvatureState, Info]:
+        (params, network_state, _), model = state.point, self.model
+        log_p = model.pointwise(params, batch.x, batch.y, state=network_state)
+        total = jnp.sum(batch.weight * log_p)
+        sums = add_batch(
+            state.sums, self.blocks, model, params, network_state, batch, key, self.probes
+        )
+        mass = state.mass + jnp.sum(batch.weight)
+        new = CurvatureState(state.point, sums, mass, state.log_likelihood + total, state.step + 1)
+        # whatever is not finite in a sum shows in its trace
+        terms = {"nll": mean_nll(-total, batch), "trace": trace(sums, self.blocks, mass)}
+        return new, Info(terms)
+
+    def blame(self, state: CurvatureState, term: str) -> str:
+        if term == "trace":
+            return "the curvature at w*: the network's derivatives overflow there; fit in float64"
+        return super().blame(state, term)
+
+    def reopened(self, state: CurvatureState) -> PointState | None:
+        return None if state.point.optimizer is None else state.point
+
+    def finish(self, state: CurvatureState, draws: Draw | None) -> Posterior:
+        params, model = state.point.params, self.model
+        leaves, names = jax.tree.leaves(params), list(named_leaves(params))
+        mode = PRECISIONS[int(self.precision)]
+        arrays, factors, value, sound = solve(
+            self.blocks, model, params, state.sums, state.mass, self.plan.total, mode
+        )
+        bad = [names[i] for i, good in sound.items() if not bool(good)]
+        if bad:
+            raise ValueError(
+                f"prior: that of {bad[0]} does not fall off from its centre where the weights are, "
+                "and so has no precision there; px.Laplace needs one, for instance "
+                "px.priors.Gaussian(1.0)"
+            )
+        blocks = {}
+        for block in self.blocks:
+            words = {"leaves": "\n".join(names[i] for i in block.leaves)}
+            if block.kind == "kronecker":
+                assert block.site is not None
+                words["order"] = ",".join(map(str, block.site.order))
+                words["shape"] = ",".join(map(str, leaves[block.leaves[0]].shape))
+            blocks[block.name] = arrays[block.name] | words
+        each = {names[i]: tau for i, tau in factors.items()}
+        if mode == "marginal_likelihood":
+            each = {"all": next(iter(factors.values()))}
+        priors = jax.tree.leaves(model.priors, is_leaf=is_prior)
+        # the precision of another prior is a bound on its curvature, no part of an evidence
+        known = all(isinstance(priors[i], Gaussian) for b in self.blocks for i in b.leaves)
+        known = known and int(state.step) >= self.length()
+        evidence = Evidence(float(state.log_likelihood) + float(value), 0.0, "approximation")
+        return LaplaceGaussian(
+            model,
+            state.point.state,
+            self.plan.targets,
+            mu=params,
+            blocks=blocks,
+            linearised=bool(self.linearised),
+            prior_factors=each,
+            evidence=evidence if known else None,
+        )
+
+
+class Laplace(Method):
+    r"""The Laplace approximation: a Gaussian around the maximum a posteriori.
+
+    ``epochs`` (or ``steps``) count the training of w*; the pass for the curvature comes on top.
+    ``posterior.log_evidence``, for Gaussian priors, is the approximation's own,
+
+        log p(D) ≈ log p(D | w*) + log p(w*) + D/2 log 2π − ½ log |H + P|
+
+    exact where the log joint is quadratic. w* must be a maximum: train to convergence.
+
+    H is the generalised Gauss–Newton matrix with the Fisher information of the likelihood (see
+    ``infer/fisher.py``), so it has no negative direction. A likelihood's own parameters (learned
+    noise) are part of q, in a block of their own. Weights without a prior stay at w*. P is 1/scale²
+    for a Gaussian prior, and for mixtures of Gaussians (``ScaleMixture``, ``Laplace``,
+    ``Hierarchical``) the mean precision of the mixture given w*.
+
+    Args:
+        structure: ``"full"``: all weights correlated; ``"kronecker"``: within an array, by two
+            factors; ``"diagonal"``: none; ``"last_layer"``: the last layer's weights in full, all
+            others fixed at w* (the evidence is then that of the last layer, given the rest);
+            ``"auto"``: full up to 1000 weights, kronecker beyond (diagonal where a network is
+            pruned: what is left of an array has no two factors).
+        predictive: ``"linearised"``: predictions of the network's linearisation at w*, the model
+            that q is the posterior of (Immer, Korzepa and Bauer 2021); ``"sampled"``: those of the
+            network itself with weights drawn from q, which needs a q that is nearly right.
+        prior_precision: ``"fixed"``: the model's prior as it is; ``"marginal_likelihood"``: its
+            precision times the factor that maximises the log evidence, w* and H held fixed;
+            ``"per_array"``: a factor for each array. Gaussian priors only.
+        layer: which weights ``"last_layer"`` means, as in ``px.Model(where=…)``; by default those
+            of the last product in the network's program.
+        train: with ``False`` w* is where the fit starts, at ``init=`` or the network's own
+            weights, and only the curvature is computed.
+        probes: random vectors for each example where the Fisher information has no closed form
+            (``px.likelihoods.From``) or more than 128 columns.
+        learning_rate: the step size of Adam.
+        schedule: ``"cosine"`` (the rate falls to zero over the fit) or ``"constant"``.
+        optimizer: any optax transformation instead of Adam.
+
+    Example:
+        >>> import numpy as np
+        >>> import posterax as px
+        >>> x = np.linspace(-1, 1, 20)[:, None].astype("float32")
+        >>> model = px.Model(
+        ...     px.networks.MLP(1, 1, (4,), key=0),
+        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1),
+        ... )
+        >>> posterior = px.fit(model, (x, x[:, 0] ** 2), px.Laplace(learning_rate=0.05), epochs=300)
+        >>> inside, outside = posterior.predict(np.array([[0.0], [3.0]])).epistemic
+        >>> bool(outside > inside)
+        True
+        >>> bool(np.isfinite(posterior.log_evidence.value))
+        True
+
+    Reference:
+        MacKay, *A practical Bayesian framework for backpropagation networks*, Neural Computation
+        1992; Ritter, Botev and Barber, *A scalable Laplace approximation for neural networks*,
+        ICLR 2018; Immer, Korzepa and Bauer, *Improving predictions of Bayesian neural nets via
+        local linearization*, AISTATS 2021; Daxberger, Kristiadi, Immer, Eschenhagen, Bauer and
+        Hennig, *Laplace redux*, NeurIPS 2021. Departures: biases and other small arrays without
+        Kronecker factors get dense blocks; the prior's precision is scaled after training only.
+    """
+
+    structure: str = "auto"
+    predictive: str = "linearised"
+    prior_precision: str = "fixed"
+    layer: Where | None = None
+    train: bool = True
+    probes: int = 16
+    learning_rate: float = 1e-3
+    schedule: str = "cosine"
+    optimizer: Any = None
+
+    def __check_init__(self) -> None:
+        structures = ("auto", "full", "kronecker", "diagonal", "last_layer")
+        choose("structure", self.structure, structures)
+        choose("predictive", self.predictive, ("linearised", "sampled"))
+        choose("prior_precision", self.prior_precision, PRECISIONS)
+        if self.layer is not None and self.structure != "last_layer":
+            raise ValueError("layer is for structure='last_layer'; leave it out, or choose that")
+        if not isinstance(self.train, bool):
+            raise ValueError(f"train must be True or False, got {self.train!r}")
+        whole("probes", self.probes)
+        check_optimizer(self.optimizer, self.learning_rate, self.schedule)
+
+    @property
+    def counts(self) -> Any:  # type: ignore[override]
+        """Epochs of training; without it there is one pass over the data, and nothing to count."""
+        return "epochs" if self.train else "nothing"
+
+    def phases(self, model: Model, plan: Plan) -> list[Phase]:
+        if not model.bayesian_size:
+            raise ValueError(
+                "model: no parameter has a prior, so there is no posterior; give the model a "
+                "prior, or use px.MaximumLikelihood"
+            )
+        structure = self.structure
+        pruned = pruned_weights(model.network)
+        if structure == "auto":
+            beyond = "diagonal" if pruned else "kronecker"
+            structure = "full" if model.bayesian_size <= FULL else beyond
+        if structure == "kronecker" and pruned:
+            raise ValueError(
+                "structure='kronecker' needs whole arrays, and the network is pruned of entries "
+                f"of {', '.join(pruned)}: use structure='diagonal', or 'full' where it fits"
+            )
+        example = jax.tree.map(
+            lambda a: jax.ShapeDtypeStruct((1, *a.shape[1:]), a.dtype), plan.inputs
+        )
+        blocks = layout(model, example, structure, self.layer)
+        self._check_priors(model, blocks)
+        width = np.dtype(jax.tree.leaves(model.parameters)[0].dtype).itemsize
+        count = numbers(blocks, model)
+        instead = {
+            "full": "structure='kronecker', 'diagonal' or 'last_layer'",
+            "last_layer": "structure='kronecker' or 'diagonal'",
+            "kronecker": "structure='diagonal' or 'last_layer'",
+        }.get(structure, "a smaller network")
+        size = sum(block.size for block in blocks)
+        refuse_beyond_memory(
+            f"structure={structure!r} for {size:,} weights ({count:,} numbers, and three times as "
+            f"many in float64 at the end; needs less: {instead})",
+            (2 * width + 3 * 8) * count,
+        )
+        linearised = np.asarray(self.predictive == "linearised")
+        precision = np.asarray(PRECISIONS.index(self.prior_precision))
+        curvature = CurvaturePhase(model, plan, blocks, self.probes, linearised, precision)
+        if not self.train:
+            return [curvature]
+        rate = jnp.asarray(self.learning_rate)
+        return [PointPhase(model, plan, rate, self.optimizer, self.schedule, True), curvature]
+
+    def _check_priors(self, model: Model, blocks: tuple[Block, ...]) -> None:
+        """A factor for the precision needs priors that have one."""
+        if self.prior_precision == "fixed":
+            return
+        count = len(jax.tree.leaves(model.parameters.network))
+        priors = list(named_leaves(model.priors, is_leaf=is_prior).items())
+        for i in (i for block in blocks for i in block.leaves if i < count):
+            name, prior = priors[i]
+            if not isinstance(prior, Gaussian):
+                raise ValueError(
+                    f"prior_precision={self.prior_precision!r} needs Gaussian priors, and that of "
+                    f"{name} is {type(prior).__name__}: use px.priors.Gaussian, or 'fixed'"
+                )

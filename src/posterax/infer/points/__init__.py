@@ -1,0 +1,1 @@
+"""One set of weights: maximum likelihood, maximum a posteriori, annealing."""

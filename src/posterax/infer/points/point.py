@@ -1,0 +1,125 @@
+r"""Point estimates: maximum likelihood and maximum a posteriori.
+
+    w_ML  = argmax log p(D | w)
+    w_MAP = argmax log p(D | w) + log p(w)
+
+A Gaussian prior makes the second L2 regularisation, a Laplace prior L1.
+"""
+
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+
+from ...data import Batch, Data
+from ...model import Model, Parameters
+from ...posteriors import Point, Posterior
+from ..base import (
+    Draw,
+    Info,
+    Method,
+    Phase,
+    Plan,
+    batch_nll,
+    check_optimizer,
+    make_optimizer,
+    mean_nll,
+)
+
+
+class PointState(NamedTuple):
+    """Parameters, the network's state, the optimiser's state."""
+
+    params: Parameters
+    state: Any
+    optimizer: Any
+
+
+class PointPhase(Phase):
+    """Gradient descent on (−log p(D | w) − log p(w)) / N, the prior counted or not."""
+
+    learning_rate: Any
+    optimizer: Any
+    schedule: str = eqx.field(static=True)
+    with_prior: bool = eqx.field(static=True)
+
+    title: ClassVar[str] = "optimising"
+    stands_alone: ClassVar[bool] = True
+
+    def _optimizer(self) -> optax.GradientTransformation:
+        return make_optimizer(self.optimizer, self.learning_rate, self.schedule, self.plan)
+
+    def init(self, previous: Any, data: Data | None, key: jax.Array) -> PointState:
+        params = previous.parameters
+        return PointState(params, previous.state, self._optimizer().init(params))
+
+    def objective(
+        self, params: Parameters, state: Any, batch: Batch, key: jax.Array
+    ) -> tuple[jax.Array, Any]:
+        """What is minimised, on a minibatch; its parts, and the network's new state."""
+        n, m = self.plan.total, self.plan.batches
+        nll, state = batch_nll(self.model, params, state, batch, key)
+        prior = -self.model.log_prior(params) / n if self.with_prior else jnp.zeros(())
+        return m / n * nll + prior, (nll, prior, state)
+
+    def step(self, state: PointState, batch: Batch, key: jax.Array) -> tuple[PointState, Info]:
+        grads, (nll, prior, new_state) = jax.grad(self.objective, has_aux=True)(
+            state.params, state.state, batch, key
+        )
+        updates, optimizer = self._optimizer().update(grads, state.optimizer, state.params)
+        params = optax.apply_updates(state.params, updates)
+        terms = {"nll": mean_nll(nll, batch)} | ({"prior": prior} if self.with_prior else {})
+        return PointState(params, new_state, optimizer), Info(terms)
+
+    def finish(self, state: PointState, draws: Draw | None) -> Posterior:
+        return Point(self.model, state.state, self.plan.targets, point=state.params)
+
+
+class MaximumLikelihood(Method):
+    """Maximum likelihood: one set of weights, no prior.
+
+    Args:
+        learning_rate: the step size of Adam.
+        schedule: ``"cosine"`` (the rate falls to zero over the fit) or ``"constant"``.
+        optimizer: any optax transformation instead of Adam.
+
+    Example:
+        >>> import posterax as px
+        >>> px.MaximumLikelihood(learning_rate=1e-2)
+        MaximumLikelihood(learning_rate=0.01)
+    """
+
+    learning_rate: float = 1e-3
+    schedule: str = "cosine"
+    optimizer: Any = None
+
+    with_prior: ClassVar[bool] = False
+
+    def __check_init__(self) -> None:
+        check_optimizer(self.optimizer, self.learning_rate, self.schedule)
+
+    def phases(self, model: Model, plan: Plan) -> list[Phase]:
+        rate = jnp.asarray(self.learning_rate)
+        return [PointPhase(model, plan, rate, self.optimizer, self.schedule, self.with_prior)]
+
+
+class MaximumAPosteriori(MaximumLikelihood):
+    """Maximum a posteriori: one set of weights under the prior.
+
+    The objective per data point is mean NLL − log p(w) / N, so the prior's weight is right
+    whatever the batch size.
+
+    Args:
+        learning_rate: the step size of Adam.
+        schedule: ``"cosine"`` (the rate falls to zero over the fit) or ``"constant"``.
+        optimizer: any optax transformation instead of Adam.
+
+    Example:
+        >>> import posterax as px
+        >>> px.MaximumAPosteriori(schedule="constant")
+        MaximumAPosteriori(schedule='constant')
+    """
+
+    with_prior: ClassVar[bool] = True

@@ -1,0 +1,1 @@
+"""Variational inference: q is chosen by gradients of a bound."""

@@ -1,0 +1,205 @@
+r"""Bayes by Backprop (Blundell et al. 2015): variational inference with reparameterised draws.
+
+Minimise, per data point, minus the evidence lower bound
+
+    F(φ) = E_q[−log p(D | w)] + KL(q(w | φ) ‖ p(w)),  w = μ ± δ(ε; φ)
+
+The paper's q, independent Gaussians, has a fast phase of its own (``mean_field``); other families,
+bounds and gradients share a general one (``reparameterized``).
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..._util.checks import whole
+from ...model import Model
+from ...priors import is_flat, is_prior
+from ..base import Method, Phase, Plan, check_optimizer, choose
+from .elbo import minibatch_weight
+from .families import DISCRETE, NAMES, make_family
+from .mean_field import VariationalPhase, VariationalState
+from .reparameterized import FamilyPhase
+
+__all__ = ["BayesByBackprop", "VariationalPhase", "VariationalState", "minibatch_weight"]
+
+_RANK = 8
+
+
+class BayesByBackprop(Method):
+    r"""Variational inference with the reparameterization trick; by default mean-field Gaussian.
+
+    The objective is minus the ELBO per data point, mean NLL + KL / N: batch size, data size and
+    reduction never have to be balanced by hand.
+
+    Args:
+        family: the distributions q to choose from. ``"mean_field"``: independent Gaussians (the
+            paper's); ``"full"``: a Gaussian with all correlations, for small networks;
+            ``"low_rank"``: with the correlations that ``rank`` common factors make (Ong, Nott and
+            Smith 2018); ``"radial"``: for each array a direction at random and the distance of a
+            single Gaussian (Farquhar, Osborne and Gal 2020).
+        rank: of ``family="low_rank"`` (default: 8).
+        objective: ``"elbo"``; or ``"iwae"``, the importance-weighted bound of K = ``samples``
+            draws, log (1/K) Σ p(D, w_k)/q(w_k) (Burda, Grosse and Salakhutdinov 2016). It needs
+            all data at each step: the weights of a minibatch are not those of the data.
+        gradient: ``"total"``; or ``"sticking_the_landing"``, without the score of log q, whose
+            mean is zero (Roeder, Wu and Duvenaud 2017): no variance at all where q is the
+            posterior. With ``"iwae"`` it is the doubly reparameterised one (Tucker et al. 2019).
+        estimator: how the likelihood's gradient is sampled. ``"weight"``: one weight sample for
+            the whole batch (the paper's); ``"local"``: pre-activations are sampled, example by
+            example, with less variance; ``"flipout"``: weight samples decorrelated between
+            examples by signs. The last two are for the mean-field ELBO and its total gradient.
+        samples: weight samples per step.
+        antithetic: use ε and −ε in pairs (``samples`` even).
+        kl: ``"auto"``, closed form where there is one and Monte Carlo otherwise; or
+            ``"monte_carlo"``, with the same sample as the likelihood (the paper's).
+        kl_weights: how minibatch i of M shares the KL: ``"uniform"`` 1/M, ``"blundell"``
+            2^(M−i)/(2^M−1), or a function of (i, M) whose values sum to 1.
+        temperature: weight of the KL; 1 is the posterior, below 1 a colder one.
+        kl_warmup: epochs over which the KL's weight grows from 0.
+        initial_rho: where ρ starts, σ = softplus(ρ); or ``"prior"``, at the prior's deviation.
+        learning_rate: the step size of Adam.
+        schedule: ``"cosine"`` (the rate falls to zero over the fit) or ``"constant"``.
+        optimizer: any optax transformation instead of Adam; it sees the tree {mu, rho}, with
+            ``lower`` of a full and ``factor`` of a low-rank family.
+
+    Example:
+        >>> import numpy as np
+        >>> import posterax as px
+        >>> x = np.linspace(-1, 1, 64)[:, None].astype("float32")
+        >>> model = px.Model(
+        ...     px.networks.MLP(1, 1, (16,), key=0),
+        ...     prior=px.priors.ScaleMixture(pi=0.5, sigma1=1.0, sigma2=0.1),
+        ...     likelihood=px.likelihoods.Gaussian(noise=0.1),
+        ... )
+        >>> posterior = px.fit(model, (x, x**2), px.BayesByBackprop(samples=2), epochs=3, key=0)
+        >>> sorted(posterior.history)
+        ['kl', 'nll']
+        >>> method = px.BayesByBackprop(family="full", gradient="sticking_the_landing")
+        >>> px.fit(model, (x, x**2), method, epochs=3, key=0).covariance().shape
+        (49, 49)
+
+    Reference:
+        Blundell, Cornebise, Kavukcuoglu and Wierstra, *Weight uncertainty in neural networks*,
+        ICML 2015. The KL is in closed form here where the paper samples it.
+    """
+
+    estimator: str = "weight"
+    samples: int = 1
+    antithetic: bool = False
+    kl: str = "auto"
+    kl_weights: str | Callable[..., Any] = "uniform"
+    temperature: float = 1.0
+    kl_warmup: float = 0.0
+    initial_rho: float | str = -5.0
+    learning_rate: float = 1e-3
+    schedule: str = "cosine"
+    optimizer: Any = None
+    family: str = "mean_field"
+    rank: int | None = None
+    objective: str = "elbo"
+    gradient: str = "total"
+
+    def __check_init__(self) -> None:
+        choose("estimator", self.estimator, ("weight", "local", "flipout"))
+        choose("kl", self.kl, ("auto", "monte_carlo"))
+        if not callable(self.kl_weights):
+            choose("kl_weights", self.kl_weights, ("uniform", "blundell"))
+        if isinstance(self.initial_rho, str):
+            choose("initial_rho", self.initial_rho, ("prior",))
+        whole("samples", self.samples)
+        if self.antithetic and self.samples % 2:
+            raise ValueError(f"antithetic pairs need an even number of samples, got {self.samples}")
+        if not self.temperature >= 0:
+            raise ValueError(f"temperature must be 0 or more, got {self.temperature!r}")
+        if not self.kl_warmup >= 0:
+            raise ValueError(f"kl_warmup must be 0 epochs or more, got {self.kl_warmup!r}")
+        check_optimizer(self.optimizer, self.learning_rate, self.schedule)
+        self._check_family()
+
+    def _check_family(self) -> None:
+        if self.family in DISCRETE:
+            raise ValueError(
+                f"family={self.family!r}: a discrete draw has no derivative with respect to its "
+                "probabilities, which BayesByBackprop needs; use px.BlackBoxVI() with a "
+                "px.priors.Grid prior"
+            )
+        choose("family", self.family, NAMES)
+        choose("objective", self.objective, ("elbo", "iwae"))
+        choose("gradient", self.gradient, ("total", "sticking_the_landing"))
+        if self.rank is not None:
+            whole("rank", self.rank)
+            if self.family != "low_rank":
+                raise ValueError(
+                    f"rank={self.rank} is for family='low_rank', got family={self.family!r}"
+                )
+        if self.estimator != "weight" and not self.shifts_and_scales:
+            raise ValueError(
+                f"estimator={self.estimator!r} is for family='mean_field' with objective='elbo' "
+                f"and gradient='total', got {self.family!r}, {self.objective!r} and "
+                f"{self.gradient!r}; use estimator='weight'"
+            )
+        if self.objective == "iwae" and self.samples == 1:
+            raise ValueError(
+                "objective='iwae' with one sample is the ELBO: give samples=K, the number of "
+                "draws that are weighted"
+            )
+        if self.full_batch and self.antithetic and self.gradient != "total":
+            raise ValueError(
+                "antithetic=True: the doubly reparameterised gradient of objective='iwae' needs "
+                "independent draws; leave antithetic out, or use gradient='total'"
+            )
+
+    @property
+    def shifts_and_scales(self) -> bool:
+        """Whether it is the paper's: the mean-field ELBO and its total gradient."""
+        return (self.family, self.objective, self.gradient) == ("mean_field", "elbo", "total")
+
+    @property
+    def full_batch(self) -> bool:  # type: ignore[override]
+        """Importance weights are of all data, or of another posterior."""
+        return self.objective == "iwae"
+
+    def label(self) -> str:
+        return "BayesByBackprop(objective='iwae')" if self.full_batch else super().label()
+
+    def phases(self, model: Model, plan: Plan) -> list[Phase]:
+        if not model.bayesian_size:
+            raise ValueError(
+                "method: BayesByBackprop needs weights with a prior, and this model has none: use "
+                "px.MaximumLikelihood()"
+            )
+        if self.full_batch and int(plan.batches) > 1:
+            raise ValueError(
+                "objective='iwae' weighs its draws by all data, and these are "
+                f"{int(plan.batches)} minibatches; give batch_size= the number of examples, or "
+                "use objective='elbo'"
+            )
+        by_prior = self.initial_rho == "prior"
+        if by_prior:
+            self._check_deviations(model)
+        initial = 0.0 if by_prior else self.initial_rho
+        numbers = (self.learning_rate, self.temperature, self.kl_warmup, initial)
+        rate, temperature, warmup, initial_rho = (jnp.asarray(v) for v in numbers)
+        # they travel as arrays, so that another rate or temperature compiles nothing
+        kept = self.initial_rho if by_prior else 0.0
+        choices = dataclasses.replace(
+            self, learning_rate=1.0, temperature=1.0, kl_warmup=0.0, initial_rho=kept
+        )
+        common = (model, plan, choices, rate, temperature, warmup, initial_rho)
+        if self.shifts_and_scales:
+            return [VariationalPhase(*common)]
+        family = make_family(self.family, self.rank or _RANK)
+        family.check(model)
+        return [FamilyPhase(*common, family)]
+
+    def _check_deviations(self, model: Model) -> None:
+        for prior in jax.tree.leaves(model.priors, is_leaf=is_prior):
+            if not is_flat(prior) and prior.deviation() is None:
+                raise ValueError(
+                    f"initial_rho='prior': {type(prior).__name__} has no deviation to start from; "
+                    "give initial_rho a number, or use a Gaussian prior"
+                )

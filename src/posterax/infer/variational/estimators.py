@@ -1,0 +1,137 @@
+r"""A weight that is a distribution: local reparameterization and Flipout for any network.
+
+A weight becomes an array-like value w = (mean, std); the network's own program runs on it
+unchanged, and the estimator is a rule for what a product with it gives:
+
+- **local** (Kingma, Salimans and Welling 2015): the product of x with independent Gaussian
+  weights is Gaussian, so sample it instead, with noise of its own for every output:
+  x·w ~ N(x·mean, x²·std²);
+- **flipout** (Wen et al. 2018): one shared perturbation, decorrelated between examples by random
+  signs: x·mean + ((x ∘ s)·(std ∘ ε)) ∘ r.
+
+Where a network is pruned, its kept weights are in their places among constant zeros before it is
+run, and the rules are those of whole arrays.
+
+Weights that are used more than once, inside a loop, or other than as a factor of a product with
+data are sampled in weight space (see ``reuse``): one sample, exact, shared by the batch.
+
+**What is exact.** A weight meets an example in several places where the example has positions: the
+pixels of an image, the steps of a series.
+
+- In a *convolution* flipout draws signs per example and channel, constant over space, so all
+  positions of an example see one weight sample and the distribution of a whole convolutional
+  network's output is exact, example by example. Local noise is independent between positions:
+  exact at each, not jointly.
+- In a *matrix product* both rules take every row for an example. For inputs (examples, features)
+  it is one, and the output's distribution is exact. Inputs with a time axis, (examples, time,
+  features), have a row at every step: each step sees a weight sample of its own. Means and
+  variances are exact at every step; what mixes steps afterwards (attention's keys and values, an
+  average over time) sees noise that is independent between them, with less variance than one
+  weight sample would give. ``estimator="weight"`` has no such gap.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from ..._util.noise import standard_normal
+from ...model import Model, Parameters
+from ...program.random_weights import RandomArray, run
+from ...program.reuse import PRODUCT
+
+
+class GaussianArray(RandomArray):
+    """An array of independent Gaussians with the noise key of its only use."""
+
+    mean: jax.Array
+    std: jax.Array
+    key: jax.Array
+    sign: jax.Array  # −1 for the second of an antithetic pair
+    rule: str = eqx.field(static=True)
+
+    def aval(self) -> Any:
+        return jax.core.ShapedArray(self.mean.shape, self.mean.dtype)
+
+    def materialise(self) -> jax.Array:
+        """A plain sample, for uses without a rule."""
+        return self.mean + self.std * _normal(self, self.mean)
+
+    def map(self, function: Any) -> "GaussianArray":
+        return GaussianArray(
+            function(self.mean), function(self.std), self.key, self.sign, self.rule
+        )
+
+    def product(self, x: Any, multiply: Any, inside: Any, outside: Any) -> jax.Array:
+        mean = multiply(self.mean, x)
+        if self.rule == "local":
+            variance = multiply(jnp.square(self.std), jnp.square(x))
+            positive = variance > 0  # the root has no derivative at 0, where x is all zero
+            std = jnp.where(positive, jnp.sqrt(jnp.where(positive, variance, 1)), 0)
+            return mean + std * _normal(self, mean)
+        noise, signs_in, signs_out = jax.random.split(self.key, 3)
+        normal = standard_normal(noise, self.std.shape, self.std.dtype)
+        shared = self.sign.astype(x.dtype) * self.std * normal
+        into = jax.random.rademacher(signs_in, inside, x.dtype)
+        out = jax.random.rademacher(signs_out, outside(mean), mean.dtype)
+        return mean + out * multiply(shared, x * into)
+
+
+def _normal(w: GaussianArray, like: jax.Array) -> jax.Array:
+    return w.sign.astype(like.dtype) * standard_normal(w.key, like.shape, like.dtype)
+
+
+def forward(
+    model: Model,
+    rule: str,
+    mu: Parameters,
+    sigma: Parameters,
+    state: Any,
+    x: Any,
+    noise: jax.Array,
+    sign: jax.Array,
+    key: jax.Array,
+) -> tuple[jax.Array, Any, Parameters]:
+    """Outputs of the network with random weights, its new state, and the likelihood's sample.
+
+    (The last among weights of the network that mean nothing.)
+
+    Args:
+        model: the model.
+        rule: ``"local"`` or ``"flipout"``.
+        mu: means.
+        sigma: deviations, ``None`` for points.
+        state: the network's state.
+        x: a batch of inputs.
+        noise: key of the weights' noise.
+        sign: −1 for the second of an antithetic pair.
+        key: key of the network's own randomness (dropout).
+
+    Example:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> import posterax as px
+        >>> from posterax.infer.variational.estimators import forward
+        >>> network = ({"w": jnp.ones((2, 1))}, lambda p, x: x @ p["w"])
+        >>> model = px.Model(network, likelihood=px.likelihoods.Gaussian(0.1))
+        >>> mu, sigma = model.parameters, jax.tree.map(jnp.ones_like, model.parameters)
+        >>> x, key = jnp.ones((5000, 2)), jax.random.key(0)
+        >>> y, _, _ = forward(model, "local", mu, sigma, (), x, key, jnp.ones(()), key)
+        >>> bool(abs(y.mean() - 2) < 0.1), bool(abs(y.var() - 2) < 0.2)  # N(2, 2), row by row
+        (True, True)
+    """
+    # a pruned weight is one with a mean and a deviation of 0, in the product as in any other use
+    model, unfold = model.unfolded()
+    mu, sigma = unfold(mu), unfold(sigma)
+    treedef: Any = jax.tree.structure(mu)
+    stds = treedef.flatten_up_to(sigma)
+    keys = jax.random.split(noise, len(stds))
+
+    def draw(i: int, mean: jax.Array, use: str) -> Any:
+        if stds[i] is None:
+            return mean
+        w = GaussianArray(mean, stds[i], keys[i], sign, rule)
+        return w if use == PRODUCT else w.materialise()
+
+    return run(model, mu, draw, state, x, key)

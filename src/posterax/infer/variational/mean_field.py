@@ -1,0 +1,214 @@
+r"""The fast phase of mean-field variational inference: shift and scale one gradient.
+
+    w = μ + softplus(ρ) ε,  g = ∂f/∂w:  Δμ = g + ∂f/∂μ,  Δρ = (g ε + ∂f/∂σ) σ′(ρ)
+
+The paper's update is used as it stands: back-propagate to w once, then shift and scale for μ and
+ρ, in one kernel and without automatic differentiation of q.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+
+from ..._util.noise import noise_key, standard_normal_like
+from ..._util.special import softplus, softplus_and_slope
+from ...data import Batch, Data
+from ...model import Parameters
+from ...posteriors import MeanFieldGaussian, Posterior
+from ...priors import Prior, is_prior
+from ..base import Draw, Info, Start, batch_nll, mean_nll
+from .divergence import mean_field_kl
+from .elbo import ElboPhase, dtype_of, mean_state, start_moments
+
+
+class _Pair(NamedTuple):
+    """Gradients for μ and for ρ."""
+
+    mu: jax.Array
+    rho: jax.Array | None
+
+
+class VariationalState(NamedTuple):
+    """Means, raw deviations, the network's and the optimiser's state, and the step.
+
+    Where a weight is a point, its ``rho`` is ``None``: it costs what it costs without Bayes.
+    """
+
+    mu: Parameters
+    rho: Parameters
+    state: Any
+    optimizer: Any
+    step: jax.Array
+
+
+class VariationalPhase(ElboPhase):
+    """Gradient descent on minus the evidence lower bound per data point."""
+
+    alone: bool = eqx.field(static=True, default=True)  # not one of several under vmap
+
+    def init(self, previous: Start, data: Data | None, key: jax.Array) -> VariationalState:
+        mu, std = start_moments(previous)
+        rho = jax.tree.map(self._first_rho, self.model.priors, std, is_leaf=is_prior)
+        optimizer = self._optimizer().init({"mu": mu, "rho": rho})
+        return VariationalState(mu, rho, previous.state, optimizer, jnp.zeros((), jnp.int32))
+
+    def step(
+        self, state: VariationalState, batch: Batch, key: jax.Array
+    ) -> tuple[VariationalState, Info]:
+        scales = self._scales(state.step, batch, dtype_of(state.mu))
+        keys, signs = self._draws(key)
+        if len(keys) == 1:
+            grads, nll, network_state = self.gradient(state, batch, keys[0], signs[0], scales)
+        else:
+            grads, nll, network_state = self._mean_gradient(state, batch, keys, signs, scales)
+
+        # an optimiser's weight decay sees ρ as zero, so it cannot pull σ to log 2
+        seen = {"mu": state.mu, "rho": jax.tree.map(jnp.zeros_like, state.rho)}
+        updates, optimizer = self._optimizer().update(grads, state.optimizer, seen)
+        mu = optax.apply_updates(state.mu, updates["mu"])
+        rho = optax.apply_updates(state.rho, updates["rho"])
+        new = VariationalState(mu, rho, network_state, optimizer, state.step + 1)
+        return new, Info({"nll": mean_nll(nll, batch)})
+
+    def report(self, state: VariationalState, key: jax.Array) -> dict[str, jax.Array]:
+        w = self._draw_weights(state, self._sample_keys(key)[0], jnp.ones(()))[0]
+        return {"kl": self.kl(state, w) / self.plan.total.astype(dtype_of(w))}
+
+    def _mean_gradient(
+        self, state: VariationalState, batch: Batch, keys: jax.Array, signs: jax.Array, scales: Any
+    ) -> Any:
+        """The mean over several weight samples, one after another in bounded memory."""
+
+        def one(sums: Any, draw: Any) -> tuple[Any, Any]:
+            key, sign = draw
+            grads, nll, network_state = self.gradient(state, batch, key, sign, scales)
+            return jax.tree.map(jnp.add, sums, (grads, nll)), network_state
+
+        zeros = jax.tree.map(jnp.zeros_like, {"mu": state.mu, "rho": state.rho})
+        sums, states = jax.lax.scan(one, (zeros, jnp.zeros((), dtype_of(state.mu))), (keys, signs))
+        grads, nll = jax.tree.map(lambda a: a / len(keys), sums)
+        return grads, nll, mean_state(states)
+
+    def gradient(
+        self, state: VariationalState, batch: Batch, key: jax.Array, sign: Any, scales: Any
+    ) -> tuple[dict[str, Parameters], jax.Array, Any]:
+        """The gradient at one weight sample; ``scales`` weigh the minibatch's NLL and the KL."""
+        nll_scale, kl_scale = scales
+        w, weight_key, network_key = self._draw_weights(state, key, sign)
+        if self.method.estimator == "weight":
+
+            def nll_of(w: Parameters) -> Any:
+                return batch_nll(self.model, w, state.state, batch, network_key)
+
+            # back-propagate to w once; μ and ρ follow by shifting and scaling
+            (nll, network_state), g = jax.value_and_grad(nll_of, has_aux=True)(w)
+            g = jax.tree.map(lambda g: nll_scale * g, g)
+            return self._with_kl(state, w, g, kl_scale), nll, network_state
+
+        (nll, network_state), (g_mu, g_rho) = jax.value_and_grad(
+            self._distribution_nll, argnums=(0, 1), has_aux=True
+        )(state.mu, state.rho, state.state, batch, weight_key, sign, network_key)
+        none = jax.tree.map(jnp.zeros_like, w)
+        kl = self._with_kl(state, w, none, kl_scale)
+        likelihood = {"mu": g_mu, "rho": g_rho}
+        grads = jax.tree.map(lambda a, b: nll_scale * a + b, likelihood, kl)
+        return grads, nll, network_state
+
+    def _draw_weights(self, state: VariationalState, key: jax.Array, sign: Any) -> Any:
+        # two uses of one key, by two generators: the cheap one does not wait for a split
+        weight_key, network_key = noise_key(key), jax.random.fold_in(key, 1)
+        noise = standard_normal_like(weight_key, state.rho)
+
+        def draw(m: jax.Array, r: jax.Array | None, e: jax.Array | None) -> jax.Array:
+            return m if r is None or e is None else m + softplus(r) * (sign.astype(e.dtype) * e)
+
+        return jax.tree.map(draw, state.mu, state.rho, noise), weight_key, network_key
+
+    def _closed_kl(self, prior: Prior, mu: jax.Array, sigma: jax.Array) -> jax.Array | None:
+        return prior.kl_from_gaussian(mu, sigma) if self.method.kl == "auto" else None
+
+    def _with_kl(
+        self, state: VariationalState, w: Parameters, g: Parameters, kl_scale: jax.Array
+    ) -> dict[str, Parameters]:
+        """The gradients of the whole objective; of the likelihood alone where the KL is nothing.
+
+        Blundell's weights halve from one minibatch to the next and are soon below what float32
+        resolves, as is a warm-up's beginning. A CPU gains from the branch in any case: its two
+        results are stored, and not computed anew for every moment of the optimiser. A GPU would
+        have to ask the host which way to go, and members of an ensemble would go both ways.
+        """
+        if jax.default_backend() != "cpu" or not self.alone:
+            return self._shift_and_scale(state, w, g, kl_scale)
+        share = kl_scale * self.plan.total / self.plan.batches
+        return jax.lax.cond(
+            share > jnp.finfo(jnp.float32).eps,
+            lambda: self._shift_and_scale(state, w, g, kl_scale),
+            lambda: self._shift_and_scale(state, w, g, None),
+        )
+
+    def _shift_and_scale(
+        self, state: VariationalState, w: Parameters, g: Parameters, kl_scale: jax.Array | None
+    ) -> dict[str, Parameters]:
+        r"""Gradients for μ and ρ from g = ∂NLL/∂w (steps 5 and 6 of the paper's algorithm).
+
+        Δμ = f′(w) and Δρ = (f′(w) ε − λ/σ) σ′(ρ) with f′ = g − λ ∂log p/∂w where the KL is
+        sampled; its own derivatives where it is in closed form. σ ε is w − μ, what was really
+        added, so the noise need not be kept. Without a scale there is no KL.
+        """
+
+        def leaf(prior: Prior, mu: jax.Array, rho: Any, w: jax.Array, g: jax.Array) -> _Pair:
+            if rho is None:
+                return _Pair(g, None)
+            sigma, slope = softplus_and_slope(rho)
+            if kl_scale is None:
+                return _Pair(g, g * (w - mu) / sigma * slope)
+            if self._closed_kl(prior, mu, sigma) is None:
+                f = g - kl_scale * jax.grad(lambda w: jnp.sum(prior.log_prob(w)))(w)
+                return _Pair(f, (f * (w - mu) - kl_scale) / sigma * slope)
+            closed: Any = prior.kl_from_gaussian
+            total = lambda m, s: jnp.sum(closed(m, s))  # noqa: E731
+            kl_mu, kl_sigma = jax.grad(total, argnums=(0, 1))(mu, sigma)
+            for_rho = (g * (w - mu) / sigma + kl_scale * kl_sigma) * slope
+            return _Pair(g + kl_scale * kl_mu, for_rho)
+
+        pairs = jax.tree.map(leaf, self.model.priors, state.mu, state.rho, w, g, is_leaf=is_prior)
+        part = lambda i: jax.tree.map(  # noqa: E731
+            lambda pair: pair[i], pairs, is_leaf=lambda node: isinstance(node, _Pair)
+        )
+        return {"mu": part(0), "rho": part(1)}
+
+    def kl(self, state: VariationalState, w: Parameters) -> jax.Array:
+        """KL(q ‖ p): closed form where there is one, else log q(w) − log p(w) at the sample."""
+        sigma = jax.tree.map(softplus, state.rho)
+        closed = self.method.kl == "auto"
+        return mean_field_kl(self.model.priors, state.mu, sigma, w, closed=closed)
+
+    def _distribution_nll(
+        self,
+        mu: Parameters,
+        rho: Parameters,
+        network_state: Any,
+        batch: Batch,
+        noise: jax.Array,
+        sign: jax.Array,
+        key: jax.Array,
+    ) -> tuple[jax.Array, Any]:
+        from .estimators import forward
+
+        sigma = jax.tree.map(softplus, rho)
+        outputs, network_state, params = forward(
+            self.model, self.method.estimator, mu, sigma, network_state, batch.x, noise, sign, key
+        )
+        log_p = self.model.likelihood_of(params, outputs, batch.x, batch.y)
+        return -jnp.sum(batch.weight * log_p), network_state
+
+    def _rho(self, state: VariationalState) -> Parameters:
+        return state.rho
+
+    def finish(self, state: VariationalState, draws: Draw | None) -> Posterior:
+        return MeanFieldGaussian(
+            self.model, state.state, self.plan.targets, mu=state.mu, rho=state.rho
+        )

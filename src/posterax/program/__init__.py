@@ -1,0 +1,1 @@
+"""A network's program: passes over its jaxpr, whatever library the network is of."""
