@@ -11,7 +11,6 @@ import numpy as np
 from .._util.checks import whole
 from .._util.keys import KeyLike
 from .._util.tree import named_leaves, plain
-from ..diagnostics.chain_statistics import mcse
 from ..model import Parameters
 from ..predictive import Particles
 from .base import Posterior, evaluate_each
@@ -84,6 +83,8 @@ class Draws(Posterior):
         ids = np.add.outer(np.arange(chains, dtype=np.int32) * length, time)
         values = np.asarray(evaluate_each(function, self.bare(), jnp.asarray(ids.ravel())))
         values = values.reshape(chains, kept, *values.shape[1:]).astype(np.float64)
+        from ..diagnostics.chain_statistics import mcse  # a leaf, in a room that stands above
+
         return np.asarray(values.mean((0, 1))), mcse(values)
 
     def to_arviz(self) -> Any:
