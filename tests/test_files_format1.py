@@ -10,8 +10,8 @@ import pytest
 from safetensors import safe_open
 
 import posterax as px
-from posterax import files
 from posterax.files import container as checkpoint
+from posterax.files import saved
 from tests.data import make_format1 as format1
 
 pytestmark = pytest.mark.usefixtures("hasty_module")
@@ -23,9 +23,9 @@ load = format1.load
 def test_there_is_one_of_every_kind():
     names = {path.stem for path in format1.HERE.glob("*.px")}
     assert names == set(EXPECTED.files)
-    assert names >= set(files._POSTERIORS)
+    assert names >= set(saved._POSTERIORS)
     kinds = {name: header_of(name).get("posterior") for name in names}
-    assert all(kinds[name] == name for name in files._POSTERIORS)
+    assert all(kinds[name] == name for name in saved._POSTERIORS)
     assert header_of("per_weight")["model"]["prior"]["name"] == "PerWeight"
     for name in names:  # as they were, before files said what wrote them
         assert header_of(name)["format"] == 1
@@ -85,7 +85,7 @@ def test_predicts_as_when_it_was_written(name):
 def test_a_new_file_says_how_it_came_about(tmp_path):
     before = px.load(format1.HERE / "MeanFieldGaussian.px")
     before.save(tmp_path / "new.px")
-    header = files.about(tmp_path / "new.px")
+    header = px.files.about(tmp_path / "new.px")
     written = header["written"]
     assert written["posterax"] == px.__version__
     assert written["numpy"] == np.__version__
@@ -111,4 +111,4 @@ def test_what_is_no_file_of_ours_is_said(tmp_path):
     with pytest.raises(px.CheckpointError, match="is a directory; give the file"):
         px.bandits.load(tmp_path)
     with pytest.raises(FileNotFoundError, match=r"none\.px: no such file"):
-        files.about(tmp_path / "none.px")
+        px.files.about(tmp_path / "none.px")

@@ -22,9 +22,9 @@ import pytest
 from safetensors.numpy import save
 
 import posterax as px
-from posterax import files
 from posterax.bandits import saved as agents
 from posterax.files import container as checkpoint
+from posterax.files import saved as files
 from tests.data.make_format1 import HERE, TABLE, X
 
 pytestmark = pytest.mark.usefixtures("hasty_module")

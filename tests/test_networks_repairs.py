@@ -112,7 +112,7 @@ class TestOtherModels:
 
     def test_files_of_before_still_load(self, tmp_path, monkeypatch):
         """They had a fingerprint that told float widths apart, and fewer entries."""
-        from posterax import files
+        from posterax.files import saved as files
 
         model = model_of(where=LAST, rest="frozen")
         describe = files.describe_model

@@ -10,8 +10,8 @@ import pytest
 
 import posterax as px
 from posterax import report
+from posterax._util import atomic as _whole
 from posterax.diagnostics import chance as _chance
-from posterax.files import atomic as _whole
 from posterax.report import build, checks, classes, data, pictures, regression, scores, write_report
 from posterax.report import rows as rows_of
 from posterax.report.page import Picture, Section

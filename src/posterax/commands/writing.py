@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from ..files.atomic import whole_file, write_whole
+from .._util.atomic import whole_file, write_whole
 from . import Refused
 
 __all__ = ["check_out", "plain", "safe_text", "to_json", "whole_file", "write_whole"]

@@ -1,5 +1,5 @@
 """Files: written whole, and checked before they are believed."""
 
-from .saved import about, load, save
+from .saved import about, load
 
-__all__ = ["about", "load", "save"]
+__all__ = ["about", "load"]

@@ -1,7 +1,7 @@
 """Callbacks: what ``fit`` tells the outside between two chunks of steps.
 
-A callback is any function of an [`Event`][posterax.fitting.callbacks.Event]; raising ``StopFit`` ends
-the fit, which returns what there is.
+A callback is any function of an [`Event`][posterax.fitting.callbacks.Event]; raising ``StopFit``
+ends the fit, which returns what there is.
 """
 
 import csv

@@ -1,10 +1,10 @@
 r"""Running a network's own program on weights that are distributions.
 
 A weight becomes an array-like value, a
-[`RandomArray`][posterax.program.random_weights.RandomArray]; the network runs on it unchanged (Quax's multiple dispatch), and the value itself says what a
-product with it gives. Weights that are used more than once, inside a loop, or other than as a
-factor of a product with data are no such value but a plain sample (see ``reuse``): one, shared by
-the batch.
+[`RandomArray`][posterax.program.random_weights.RandomArray]; the network runs on it unchanged
+(Quax's multiple dispatch), and the value itself says what a product with it gives. Weights that are
+used more than once, inside a loop, or other than as a factor of a product with data are no such
+value but a plain sample (see ``reuse``): one, shared by the batch.
 """
 
 from collections.abc import Callable

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._util.atomic import write_whole
 from ..diagnostics.course import temperatures
-from ..files.atomic import write_whole
 from . import checks, classes, data, pruned, recipe, regression, rows
 from . import scores as scoring
 from .page import Finding, Level, Section

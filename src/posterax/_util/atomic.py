@@ -12,7 +12,7 @@ def write_whole(path: str | Path, content: str | bytes) -> None:
 
     Example:
         >>> import pathlib, tempfile
-        >>> from posterax.files.atomic import write_whole
+        >>> from posterax._util.atomic import write_whole
         >>> file = pathlib.Path(tempfile.mkdtemp()) / "table.md"
         >>> write_whole(file, "| a |")
         >>> file.read_text()
