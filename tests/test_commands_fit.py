@@ -22,7 +22,7 @@ from posterax.commands import METHODS, Refused, fitting, method_arguments, readi
 from posterax.commands.fit import fit_table
 from posterax.commands.predict import predict_table
 from posterax.commands.scoring import score
-from posterax.commands.writing import whole_file, write_whole
+from posterax.commands.writing import atomic_file, write_atomic
 
 ROWS = 60
 
@@ -141,9 +141,9 @@ def test_out_is_whole_and_safe(inside, tmp_path):
     refused = run("fit", "house.csv", "--target", "price", "--quick", "--out", other)
     assert "--force writes over it" in refused.stderr
     assert (other.read_text(), Path("house.csv").read_bytes()) == ("mine", before)
-    with pytest.raises(ZeroDivisionError), whole_file(tmp_path / "half.csv") as file:
+    with pytest.raises(ZeroDivisionError), atomic_file(tmp_path / "half.csv") as file:
         file.write("half" * (1 // 0))
-    write_whole(other, b"new")
+    write_atomic(other, b"new")
     assert other.read_bytes() == b"new"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["notes.txt", "predictions.csv"]
 

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ._util.checks import whole
+from ._util.checks import whole_number
 from ._util.tree import same_structure
 
 
@@ -84,7 +84,7 @@ class Shift(_OfImages):
     channels: str = eqx.field(static=True)
 
     def __init__(self, pixels: int, fill: float = 0, *, channels: str = "first"):
-        self.pixels = whole("pixels", pixels)
+        self.pixels = whole_number("pixels", pixels)
         if not isinstance(fill, numbers.Real) or not np.isfinite(fill):
             raise ValueError(f"fill must be a finite number, got {fill!r}")
         self.fill = fill

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ._util.checks import whole
+from ._util.checks import whole_number
 from ._util.noise import mix, noise_key
 
 
@@ -100,7 +100,7 @@ class Padded:
     """
 
     def __init__(self, data: tuple[Any, ...], room: int):
-        self.data, self.room = data, whole("room", room)
+        self.data, self.room = data, whole_number("room", room)
 
 
 class Stack(eqx.Module):

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ._util.checks import whole
+from ._util.checks import whole_number
 from ._util.keys import KeyLike, as_key
 from .data import unpack
 from .fitting.prepare import make_start, prepare
@@ -76,7 +76,7 @@ def gradient_moments(
         >>> reparameterized < score
         True
     """
-    repeats = whole("repeats", repeats, least=2)
+    repeats = whole_number("repeats", repeats, least=2)
     if not hasattr(method, "optimizer"):
         raise TypeError(f"method: {type(method).__name__} has no optimizer that gradients go to")
     fields: Any = {"optimizer": RECORDER}

@@ -7,23 +7,23 @@ from pathlib import Path
 from typing import IO, Any
 
 
-def write_whole(path: str | Path, content: str | bytes) -> None:
+def write_atomic(path: str | Path, content: str | bytes) -> None:
     """Write a file whole or not at all: beside first, then renamed.
 
     Example:
         >>> import pathlib, tempfile
-        >>> from posterax._util.atomic import write_whole
+        >>> from posterax._util.atomic import write_atomic
         >>> file = pathlib.Path(tempfile.mkdtemp()) / "table.md"
-        >>> write_whole(file, "| a |")
+        >>> write_atomic(file, "| a |")
         >>> file.read_text()
         '| a |'
     """
-    with whole_file(path, binary=isinstance(content, bytes)) as file:
+    with atomic_file(path, binary=isinstance(content, bytes)) as file:
         file.write(content)
 
 
 @contextmanager
-def whole_file(path: str | Path, *, binary: bool = False) -> Iterator[IO]:
+def atomic_file(path: str | Path, *, binary: bool = False) -> Iterator[IO]:
     """A file to write into, that appears under its name only when all went well."""
     path = Path(path)
     mode: dict[str, Any] = {"mode": "wb"} if binary else {"mode": "w", "encoding": "utf-8"}

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 
-def whole(name: str, value: Any, *, least: int = 1) -> int:
+def whole_number(name: str, value: Any, *, least: int = 1) -> int:
     """An int of ``least`` or more that fits 32 bits.
 
     Example:
-        >>> from posterax._util.checks import whole
-        >>> whole("steps", 10)
+        >>> from posterax._util.checks import whole_number
+        >>> whole_number("steps", 10)
         10
     """
     number = isinstance(value, numbers.Integral) and not isinstance(value, bool)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import softmax, xlogy
 
-from .._util.checks import whole
+from .._util.checks import whole_number
 from .._util.keys import KeyLike
 from .scores import generator
 
@@ -69,7 +69,7 @@ def batch_bald(
             f"{p.shape}; for several labels an input use 'diverse'"
         )
     samples, size, classes = p.shape
-    n, most = _number(n, size), whole("configurations", configurations, least=classes)
+    n, most = _number(n, size), whole_number("configurations", configurations, least=classes)
     w = np.full(samples, 1 / samples) if weights is None else np.asarray(weights, np.float64)
     if w.shape != (samples,):
         raise ValueError(f"weights must have shape ({samples},), one a sample, got {w.shape}")
@@ -226,7 +226,7 @@ def _log_det_plus_one(features: np.ndarray) -> np.ndarray:
 
 
 def _number(n: Any, size: int) -> int:
-    n = whole("n", n)
+    n = whole_number("n", n)
     if n > size:
         raise ValueError(f"n={n} is more than the pool has left, {size} inputs")
     return n

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .._util.checks import whole
+from .._util.checks import whole_number
 from .._util.keys import KeyLike
 from ..metrics.inputs import is_predictive
 from .batches import batch_bald, diverse
@@ -58,7 +58,7 @@ def pick(
         >>> px.active.pick(px.before_data(model, x).predict(x, key=0), 1)
         array([5])
     """
-    n = whole("n", n)
+    n = whole_number("n", n)
     check_by(by)
     size = len(predictive)
     left = left_of(size, exclude)
@@ -131,7 +131,7 @@ def _batch(
     scores = bald(predictive)[left]
     each = 4 * predictive.samples * int(np.prod(predictive.mean.shape[1:]))
     most = BATCH_BALD if by == "batch_bald" else BATCH_BYTES // each
-    most = max(n, most if candidates is None else whole("candidates", candidates))
+    most = max(n, most if candidates is None else whole_number("candidates", candidates))
     best = np.argsort(-scores, kind="stable")[:most]
     few = predictive if len(best) == len(predictive) else predictive.at(left[best])
     if few is predictive:

@@ -9,12 +9,12 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .._util.checks import whole
+from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
 from .._util.tree import same_structure
 from ..data import Padded, as_inputs, bucket, check_finite, unpack
 from ..files.saved import load
-from ..fitting.fit import fit, whole_or_nothing
+from ..fitting.fit import fit, raise_on_interrupt
 from ..fitting.prepare import DEFAULT_BATCH, SHARED_ROWS
 from ..infer.base import Method, choose
 from ..model import Model, Parameters
@@ -102,8 +102,8 @@ class Learner:
         for name in set(options) & set(OWN):
             raise TypeError(f"{name}: the learner sets it itself; leave it out")
         self.model, self.method, self.by, self.init, self.update = model, method, by, init, update
-        self.samples = None if samples is None else whole("samples", samples)
-        self.room, self.key, self.options = whole("room", room), as_key(key), options
+        self.samples = None if samples is None else whole_number("samples", samples)
+        self.room, self.key, self.options = whole_number("room", room), as_key(key), options
         self.rounds = 0
         self.x, self.y = self._checked(x, y)
         if posterior is None:
@@ -134,7 +134,7 @@ class Learner:
         key = jax.random.fold_in(self.key, 2 * self.rounds + 1)
         if candidates is not None:
             left = left_of(size, exclude)
-            rows = min(max(whole("candidates", candidates), n), len(left))
+            rows = min(max(whole_number("candidates", candidates), n), len(left))
             few = generator(jax.random.fold_in(key, 1)).choice(left, rows, replace=False)
             part = jax.tree.map(lambda a: np.asarray(a)[few], pool)
             return few[self._pick(part, n, (), key)]
@@ -192,7 +192,7 @@ class Learner:
         if chained and last is not None:
             model = with_prior(model, last.as_prior())
         data = Padded((x, y), self._room(len(y)))
-        with whole_or_nothing() if chained else nullcontext():
+        with raise_on_interrupt() if chained else nullcontext():
             return fit(
                 model, data, self.method, init=last if self.init == "last" else None,
                 key=jax.random.fold_in(self.key, 2 * rounds), progress=progress, **self.options,

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from .._util.checks import whole
+from .._util.checks import whole_number
 from ..data import as_inputs, unpack
-from ..fitting.fit import whole_or_nothing
+from ..fitting.fit import raise_on_interrupt
 from ..fitting.progress import Bar
 from ..metrics.inputs import aligned
 from .learner import Learner
@@ -111,7 +111,7 @@ def run(
         >>> curve.first(0.1)
         2
     """
-    rounds, n = whole("rounds", rounds), whole("n", n)
+    rounds, n = whole_number("rounds", rounds), whole_number("n", n)
     pool = as_inputs(pool)
     size = len(jax.tree.leaves(pool)[0])
     if not callable(labels) and len(labels) != size:
@@ -148,7 +148,7 @@ def run(
                 rows, found = pending
                 x = jax.tree.map(lambda a, rows=rows: np.asarray(a)[rows], pool)
                 # the next question is not to be one of a posterior that is half trained
-                with whole_or_nothing():
+                with raise_on_interrupt():
                     learner.teach(x, found, progress=False)
                 chosen.append(rows)
                 pending = None

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._util.checks import whole
+from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
-from ..fitting.fit import whole_or_nothing
+from ..fitting.fit import raise_on_interrupt
 from .base import Policy
 from .loop import first_keys, first_state, refit_key, step_keys
 
@@ -58,7 +58,10 @@ class Agent:
                 f"{getattr(policy, '__name__', type(policy).__name__)}"
             )
         self.policy = policy
-        self.features, self.actions = whole("features", features), whole("actions", actions)
+        self.features, self.actions = (
+            whole_number("features", features),
+            whole_number("actions", actions),
+        )
         start, self.course = first_keys(as_key(key))
         self.state = first_state(policy, self.features, self.actions, start)
         self.choices = 0  # so far
@@ -82,7 +85,7 @@ class Agent:
     def update(self, context: Any, action: int, reward: float) -> None:
         """Learn what an action was paid in a context."""
         context = self._context(context)
-        action = whole("action", action, least=0)
+        action = whole_number("action", action, least=0)
         if action >= self.actions:
             raise ValueError(
                 f"action must be below {self.actions}, the number of actions: {action}"
@@ -97,7 +100,7 @@ class Agent:
         every = self.policy.refit_every
         if every is not None and self.updates % every == 0:
             key = refit_key(self.course, self.updates - 1)
-            with whole_or_nothing():  # Ctrl-C raises, and leaves what was known before
+            with raise_on_interrupt():  # Ctrl-C raises, and leaves what was known before
                 self.state = self.policy.refit(self.state, key)
 
     def save(self, path: str | Path) -> None:

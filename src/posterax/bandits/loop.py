@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._util.checks import whole
+from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
-from ..fitting.fit import interruptible, whole_or_nothing
+from ..fitting.fit import interruptible, raise_on_interrupt
 from ..fitting.progress import Bar
 from .base import Environment, Policy
 
@@ -228,7 +228,7 @@ def play(
             "policy must be a px.bandits.Policy such as px.bandits.Thompson(), got "
             f"{getattr(policy, '__name__', type(policy).__name__)}{hint}"
         )
-    steps, runs = whole("steps", steps), whole("runs", runs)
+    steps, runs = whole_number("steps", steps), whole_number("runs", runs)
     base = as_key(key)
     every = policy.refit_every
     with Bar(progress) as bar, interruptible() as interrupted:
@@ -251,7 +251,7 @@ def play(
                 bar.update(t, {"regret": np.asarray(parts[-1].regret)})
                 if every is not None and t % every == 0 and t < steps and not interrupted():
                     try:
-                        with whole_or_nothing():
+                        with raise_on_interrupt():
                             all_runs.refit(t)
                     except KeyboardInterrupt:
                         if not interrupted():  # whoever called wants all or nothing

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._util.checks import above_zero, whole
+from .._util.checks import above_zero, whole_number
 from ..data import Padded, bucket
 from ..infer import BayesByBackprop
 from ..infer.base import Method, choose
@@ -74,8 +74,8 @@ class Neural(Policy):
 
     def __check_init__(self) -> None:
         for name in ("buffer", "batch_size", "updates", "samples"):
-            whole(name, getattr(self, name))
-        whole("random_first", self.random_first, least=0)
+            whole_number(name, getattr(self, name))
+        whole_number("random_first", self.random_first, least=0)
         choose("heads", self.heads, ("joint", "per_action"))
         choose("data_size", self.data_size, ("buffer", "seen"))
         if self.method is not None and not isinstance(self.method, Method):
@@ -86,7 +86,7 @@ class Neural(Policy):
         if self.reward_scale is not None:
             above_zero("reward_scale", self.reward_scale)
         if self.refit_every is not None:
-            whole("refit_every", self.refit_every)
+            whole_number("refit_every", self.refit_every)
         elif self.epochs is not None:
             raise ValueError("epochs: of the fits of refit_every, which is not given")
         if self.epochs is not None:

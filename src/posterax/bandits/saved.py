@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from .. import networks
-from .._util.checks import whole
+from .._util.checks import whole_number
 from .._util.fingerprint import settings_fingerprint
 from .._version import __version__
 from ..errors import CheckpointError
@@ -110,12 +110,12 @@ def _rebuild(
     if not isinstance(policy, Policy):
         raise CheckpointError(f"{path}: its policy is a {type(policy).__name__}")
     features, actions = (
-        whole(name, field(about, name, int, path=path)) for name in ("features", "actions")
+        whole_number(name, field(about, name, int, path=path)) for name in ("features", "actions")
     )
     _check_sizes(policy, features, actions, arrays, path)
     agent = Agent(policy, features, actions)
     for name in ("choices", "updates"):
-        setattr(agent, name, whole(name, about[name], least=0))
+        setattr(agent, name, whole_number(name, about[name], least=0))
     agent.course = unpack(agent.course, arrays, "course", path)
     state = unpack(_apart(agent.state)[0], arrays, "agent", path)
     if "posterior" in header:
@@ -133,7 +133,7 @@ def _check_sizes(
     if isinstance(policy, Neural):
         wide = features + 2 * actions
         sizes = check_config({"hidden": list(policy.hidden)}, _most_layers(arrays), path)["hidden"]
-        sizes = [wide, *(whole("hidden", size) for size in sizes), wide]
+        sizes = [wide, *(whole_number("hidden", size) for size in sizes), wide]
         weights = sum((a + 1) * b for a, b in pairwise(sizes))
         check_count("its network", weights, arrays, path)
         _check_layers(policy, sizes[1:-1], arrays, path)

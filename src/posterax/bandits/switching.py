@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from .._util.checks import whole
+from .._util.checks import whole_number
 from ..infer.base import choose
 from .base import Environment, Interaction
 from .environments import Table
@@ -64,4 +64,4 @@ def switching(environment: Environment, every: int, *, what: str = "actions") ->
     choose("what", what, ("actions", "classes"))
     if what == "classes" and not isinstance(environment, Table):
         raise ValueError("what='classes' is for tables (px.bandits.from_table); use 'actions'")
-    return Switching(environment, whole("every", every), what)
+    return Switching(environment, whole_number("every", every), what)

@@ -69,7 +69,7 @@ def compare(
         from .fitting import check_seed
         from .reading import read_table, recognise_task, split_target
         from .targets import in_full
-        from .writing import check_out, write_whole
+        from .writing import check_out, write_atomic
 
         if out is not None:
             out = check_out(out, "table", inputs=[data], force=force)
@@ -100,7 +100,7 @@ def compare(
         }  # fmt: skip
         _tell(study, rows, head, as_json=as_json)
         if out is not None and whole:
-            write_whole(out, validation.as_frame(rows).to_csv(index=False))
+            write_atomic(out, validation.as_frame(rows).to_csv(index=False))
             say(f"wrote {out}")
         if not whole:
             say("stopped: the table has what was whole" + (", no file" if out is not None else ""))

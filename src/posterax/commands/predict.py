@@ -151,7 +151,7 @@ def predict(
     entropy (in nats) and p_CLASS for each class. Kept columns are the text of the file; what a
     spreadsheet would run as a formula gets a ' in front.
     """
-    from .writing import check_out, whole_file
+    from .writing import atomic_file, check_out
 
     with one_line_errors():
         if out is not None:
@@ -167,7 +167,7 @@ def predict(
             write(_counted(blocks, quiet), sys.stdout)
             sys.stdout.flush()
         else:
-            with whole_file(out) as file:
+            with atomic_file(out) as file:
                 write(_counted(blocks, quiet), file)
         if not quiet:
             for note in notes:

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from .._util.atomic import whole_file, write_whole
+from .._util.atomic import atomic_file, write_atomic
 from . import Refused
 
-__all__ = ["check_out", "plain", "safe_text", "to_json", "whole_file", "write_whole"]
+__all__ = ["atomic_file", "check_out", "plain", "safe_text", "to_json", "write_atomic"]
 
 _HARMLESS = re.compile(r"[+-]\d[\d., ]*")  # no formula: -1,5 and +41 31
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet would run

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .._util.checks import whole
+from .._util.checks import whole_number
 from ..data import as_array, check_finite
 from ..metrics.inputs import is_predictive, of_examples
 from .classes import for_classes
@@ -60,7 +60,7 @@ def decide(
         Chow, On Optimum Recognition Error and Reject Tradeoff, IEEE Transactions on Information
         Theory 1970.
     """
-    samples = whole("samples", samples)
+    samples = whole_number("samples", samples)
     if not is_predictive(predictive) or predictive.kind == "classification":
         options = for_classes(predictive, loss, actions)
     elif is_name(loss) and actions is None:

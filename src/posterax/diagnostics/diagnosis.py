@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._util.checks import whole
+from .._util.checks import whole_number
 from .._util.tree import named_leaves, plain, tree_size
 from ..data import as_inputs
 from ..likelihoods import Categorical
@@ -168,7 +168,7 @@ def diagnose(posterior: Posterior, x: Any = None, *, most: int = 500) -> Diagnos
         ...
         The chains agree on the predictions ...
     """
-    most = whole("most", most)
+    most = whole_number("most", most)
     if isinstance(posterior, Draws) and posterior.chained:
         return _diagnose_chains(posterior, x, most)
     if isinstance(posterior, Draws) and posterior.log_weights is not None:

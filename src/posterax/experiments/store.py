@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from .._version import __version__
-from ..fitting.fit import whole_or_nothing
+from ..fitting.fit import raise_on_interrupt
 from .watch import Watch
 
 FIX = "take another directory, or delete it"
@@ -82,7 +82,7 @@ class Store:
         if name not in self.runs:
             self.watch.begin(name)
             began = time.perf_counter()
-            with whole_or_nothing(), _heeded():  # half a fit is no result
+            with raise_on_interrupt(), _heeded():  # half a fit is no result
                 made = ({} if settings is None else {"settings": settings}) | make()
             seconds = round(time.perf_counter() - began, 2)
             self.runs[name] = made | {"seconds": seconds}

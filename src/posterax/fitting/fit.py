@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .._util.checks import whole
+from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
 from ..infer.base import Method
 from ..model import Model
@@ -89,12 +89,12 @@ def fit(
         >>> len(posterior.history["nll"])
         20
     """
-    thin = whole("thin", thin)
+    thin = whole_number("thin", thin)
     ready = prepare(model, data, method, epochs, steps, batch_size, augment)
     watch = check_validation(validation, ready.model)
     key = as_key(key)
     if draw_bytes is not None:
-        draw_bytes = whole("draw_bytes", draw_bytes)
+        draw_bytes = whole_number("draw_bytes", draw_bytes)
     run = Run(ready, method, key, thin, watch, list(callbacks), init, draw_bytes)
     if resume is not None:
         run.continue_from(resume)
@@ -104,17 +104,17 @@ def fit(
         return run.all_phases(bar, interrupted)
 
 
-_whole_or_nothing: ContextVar[bool] = ContextVar("whole_or_nothing", default=False)
+_raise_on_interrupt: ContextVar[bool] = ContextVar("raise_on_interrupt", default=False)
 
 
 @contextmanager
-def whole_or_nothing() -> Iterator[None]:
+def raise_on_interrupt() -> Iterator[None]:
     """Within it Ctrl-C raises: for those to whom a part of a fit is of no use."""
-    token = _whole_or_nothing.set(True)
+    token = _raise_on_interrupt.set(True)
     try:
         yield
     finally:
-        _whole_or_nothing.reset(token)
+        _raise_on_interrupt.reset(token)
 
 
 @contextmanager
@@ -122,14 +122,14 @@ def interruptible() -> Iterator[Callable[[], bool]]:
     """Ctrl-C asks the fit to stop at the end of the chunk; a second one stops at once."""
     pressed = threading.Event()
     alone = threading.current_thread() is threading.main_thread()
-    if not alone or _whole_or_nothing.get():
+    if not alone or _raise_on_interrupt.get():
         yield pressed.is_set
         return
 
     def handler(signum: int, frame: Any) -> None:
         again = pressed.is_set()
         pressed.set()
-        if again or _whole_or_nothing.get():  # a fit within, of which a part is of no use
+        if again or _raise_on_interrupt.get():  # a fit within, of which a part is of no use
             raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGINT, handler)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._util.checks import above_zero, whole
+from .._util.checks import above_zero, whole_number
 from .._util.tree import named_leaves, same_structure, tree_size
 from ..augment import as_augment, check_augment
 from ..data import Data, Padded, Stream, bucket, cast, check_finite, float_dtype, pad_rows, unpack
@@ -174,7 +174,7 @@ def _prepare_stream(
 def _batch_size(batch_size: int | None, n: int, method: Method) -> int:
     if batch_size is None:
         return n if method.full_batch else min(n, DEFAULT_BATCH)
-    size = whole("batch_size", batch_size)
+    size = whole_number("batch_size", batch_size)
     if method.full_batch and size != n:
         raise ValueError(
             f"batch_size={size}: {method.label()} uses all {n} examples at each "
@@ -210,7 +210,7 @@ def _plan(
     elif steps is None:
         passes = above_zero("epochs", DEFAULT_EPOCHS if epochs is None else epochs)
         steps = max(1, round(passes * batches))
-    steps = whole("steps", steps)
+    steps = whole_number("steps", steps)
     given = tuple(int(d) for d in given)
     return Plan(
         jnp.asarray(total, jnp.result_type(float)),

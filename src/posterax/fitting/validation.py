@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from .._util.checks import above_zero, whole
+from .._util.checks import above_zero, whole_number
 from ..data import check_finite, unpack
 from ..model import Model
 
@@ -44,8 +44,8 @@ def check_validation(validation: Any, model: Model) -> Validation | None:
         check_finite("validation y", y)
         model.check(x, y)
         above_zero("validation every", watch.every)
-        whole("validation samples", watch.samples)
+        whole_number("validation samples", watch.samples)
         if watch.patience is not None:
-            whole("validation patience", watch.patience)
+            whole_number("validation patience", watch.patience)
         watch = watch._replace(x=x, y=y, weight=weight)
     return watch

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
-from .._util.checks import whole
+from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
 from . import densities as de
 from .expectations import WAYS, Integrand, Measured, expectation
@@ -104,7 +104,7 @@ def _measure(
             exact = closed(p, q)
             if exact is not None:
                 return Measured(np.broadcast_to(exact, batch), np.zeros(batch), WAYS[0])
-        return expectation(p, q, integrand, batch, whole("samples", samples, least=2), key)
+        return expectation(p, q, integrand, batch, whole_number("samples", samples, least=2), key)
 
 
 def _closed_entropy(p: Any, q: Any) -> Any:

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._util.checks import whole
+from .._util.checks import whole_number
 from .inputs import class_labels, class_probabilities, example_weights
 
 
@@ -49,7 +49,7 @@ def reliability(
         Guo et al., On Calibration of Modern Neural Networks, ICML 2017.
         Nixon et al., Measuring Calibration in Deep Learning, CVPR workshops 2019 (adaptive bins).
     """
-    bins = whole("bins", bins)
+    bins = whole_number("bins", bins)
     p = class_probabilities(probabilities)
     right = (p.argmax(-1) == class_labels(y, p)).ravel()
     w = example_weights(weight, p.shape[:-1]).ravel()

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from .._util.checks import whole
+from .._util.checks import whole_number
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "relu": jax.nn.relu,
@@ -66,7 +66,7 @@ def several(name: str, values: Any, *, least: int = 0, most: int | None = None) 
     """
     if not isinstance(values, Iterable) or isinstance(values, str):
         raise ValueError(f"{name} must be several whole numbers such as (8, 8), got {values!r}")
-    numbers = tuple(whole(name, value) for value in values)
+    numbers = tuple(whole_number(name, value) for value in values)
     if len(numbers) < least or (most is not None and len(numbers) > most):
         count = f"{least}" if least == most else f"{least} or more"
         raise ValueError(f"{name} must be {count} whole numbers, got {numbers!r}")

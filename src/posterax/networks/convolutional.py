@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from .._util.checks import whole
+from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
 from .config import Activation, Configured, activation_function, several
 from .images import as_image
@@ -54,9 +54,9 @@ class LeNet5(Configured):
         activation: Activation = "relu",
         key: KeyLike,
     ):
-        self.in_channels = whole("in_channels", in_channels)
-        self.out_size = whole("out_size", out_size)
-        self.image_size = whole("image_size", image_size, least=12)
+        self.in_channels = whole_number("in_channels", in_channels)
+        self.out_size = whole_number("out_size", out_size)
+        self.image_size = whole_number("image_size", image_size, least=12)
         activation_function(activation)
         self.activation = activation
         gain = gain_of(activation)
@@ -124,9 +124,9 @@ class ConvNet(Configured):
         activation: Activation = "relu",
         key: KeyLike,
     ):
-        self.in_channels = whole("in_channels", in_channels)
-        self.out_size = whole("out_size", out_size)
-        self.image_size = whole("image_size", image_size, least=23)
+        self.in_channels = whole_number("in_channels", in_channels)
+        self.out_size = whole_number("out_size", out_size)
+        self.image_size = whole_number("image_size", image_size, least=23)
         self.channels = several("channels", channels, least=3, most=3)
         self.hidden_sizes = several("hidden_sizes", hidden_sizes)
         activation_function(activation)

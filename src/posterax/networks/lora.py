@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 
-from .._util.checks import whole
+from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
 from .._util.tree import path_name
 from .adapters import as_network
@@ -91,7 +91,7 @@ def low_rank(network: Any, rank: int = 4, where: Where = is_matrix, *, key: KeyL
     Reference:
         Hu et al., *LoRA: low-rank adaptation of large language models*, ICLR 2022.
     """
-    rank = whole("rank", rank)
+    rank = whole_number("rank", rank)
     base = as_network(network)
     chosen = jax.tree.leaves(select(base.params, where))
     leaves = jtu.tree_leaves_with_path(base.params)

@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from .._util.checks import whole
+from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
 from .._util.noise import noise_key, standard_normal
 from .config import Activation, Configured, activation_function, flag, several
@@ -110,7 +110,10 @@ class MLP(Configured):
         residual: bool = False,
         key: KeyLike,
     ):
-        self.in_size, self.out_size = whole("in_size", in_size), whole("out_size", out_size)
+        self.in_size, self.out_size = (
+            whole_number("in_size", in_size),
+            whole_number("out_size", out_size),
+        )
         self.hidden_sizes = several("hidden_sizes", hidden_sizes)
         activation_function(activation)
         self.activation = activation

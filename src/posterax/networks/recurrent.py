@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from .._util.checks import whole
+from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
 from .config import Configured, flag, one_of
 from .mlp import Linear
@@ -109,8 +109,11 @@ class Recurrent(Configured):
         per_step: bool = False,
         key: KeyLike,
     ):
-        self.in_size, self.out_size = whole("in_size", in_size), whole("out_size", out_size)
-        self.hidden_size = whole("hidden_size", hidden_size)
+        self.in_size, self.out_size = (
+            whole_number("in_size", in_size),
+            whole_number("out_size", out_size),
+        )
+        self.hidden_size = whole_number("hidden_size", hidden_size)
         self.cell = one_of("cell", cell, tuple(_CELLS))
         self.per_step = flag("per_step", per_step)
         a, b = jax.random.split(as_key(key))

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from .._util.checks import whole
+from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
 from .config import Activation, Configured, activation_function, one_of
 from .images import as_image, group_norm
@@ -100,10 +100,10 @@ class ResNet(Configured):
         key: KeyLike,
     ):
         self.depth = one_of("depth", depth, tuple(_LAYOUTS))
-        self.in_channels = whole("in_channels", in_channels)
-        self.out_size = whole("out_size", out_size)
+        self.in_channels = whole_number("in_channels", in_channels)
+        self.out_size = whole_number("out_size", out_size)
         usual, stages, learned = _LAYOUTS[depth]
-        self.width = usual if width is None else whole("width", width)
+        self.width = usual if width is None else whole_number("width", width)
         activation_function(activation)
         self.activation = activation
         gain = gain_of(activation)

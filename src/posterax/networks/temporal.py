@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from .._util.checks import whole
+from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
 from .config import Activation, Configured, activation_function, flag, several
 from .mlp import Linear, gain_of, he_normal
@@ -94,9 +94,12 @@ class TemporalConvNet(Configured):
         per_step: bool = False,
         key: KeyLike,
     ):
-        self.in_size, self.out_size = whole("in_size", in_size), whole("out_size", out_size)
+        self.in_size, self.out_size = (
+            whole_number("in_size", in_size),
+            whole_number("out_size", out_size),
+        )
         self.channels = several("channels", channels, least=1)
-        self.kernel = whole("kernel", kernel, least=2)
+        self.kernel = whole_number("kernel", kernel, least=2)
         activation_function(activation)
         self.activation = activation
         self.per_step = flag("per_step", per_step)

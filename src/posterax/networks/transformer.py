@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._util.checks import whole
+from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
 from .config import Activation, Configured, activation_function
 from .mlp import Linear, gain_of, initial_normal
@@ -106,13 +106,13 @@ class Transformer(Configured):
                 "in_size is for inputs with features, vocabulary for tokens: give one of them and "
                 f"None for the other, got in_size={in_size!r} and vocabulary={vocabulary!r}"
             )
-        self.in_size = None if in_size is None else whole("in_size", in_size)
-        self.vocabulary = None if vocabulary is None else whole("vocabulary", vocabulary)
-        self.out_size = whole("out_size", out_size)
-        self.width, self.heads = whole("width", width), whole("heads", heads)
+        self.in_size = None if in_size is None else whole_number("in_size", in_size)
+        self.vocabulary = None if vocabulary is None else whole_number("vocabulary", vocabulary)
+        self.out_size = whole_number("out_size", out_size)
+        self.width, self.heads = whole_number("width", width), whole_number("heads", heads)
         if self.width % self.heads:
             raise ValueError(f"width must be a multiple of heads={heads}, got {width}")
-        self.layers, self.length = whole("layers", layers), whole("length", length)
+        self.layers, self.length = whole_number("layers", layers), whole_number("length", length)
         activation_function(activation)
         self.activation = activation
         first, second, head, *keys = jax.random.split(as_key(key), 3 + self.layers)

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from .._util.checks import whole
+from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
 from .config import Activation, Configured, activation_function
 from .images import as_image, group_norm
@@ -80,10 +80,10 @@ class UNet(Configured):
         key: KeyLike,
     ):
         self.in_channels, self.classes = (
-            whole("in_channels", in_channels),
-            whole("classes", classes),
+            whole_number("in_channels", in_channels),
+            whole_number("classes", classes),
         )
-        self.width, self.levels = whole("width", width), whole("levels", levels)
+        self.width, self.levels = whole_number("width", width), whole_number("levels", levels)
         activation_function(activation)
         self.activation = activation
         gain = gain_of(activation)

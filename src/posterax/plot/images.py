@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._util.checks import fraction, whole
+from .._util.checks import fraction, whole_number
 from ..metrics.inputs import class_labels
 from ..predictive import Predictive
 from .style import DATA, EPISTEMIC, EPISTEMIC_FILL, MEAN, TOTAL, TOTAL_FILL
@@ -76,13 +76,13 @@ def images(
             f"images needs one prediction for each picture, got probabilities {mean.shape}"
         )
     pictures = _pictures(x, len(mean), shape)
-    top = min(whole("top", top), mean.shape[1])
+    top = min(whole_number("top", top), mean.shape[1])
     names = _names(classes, mean.shape[1])
     labels = None if y is None else class_labels(y, mean)
     low, high = predictive.interval(fraction("level", level))
     n = len(pictures)
     place = axes.subplots() if isinstance(axes, FigureBase) else axes
-    columns = _columns(place, n) if columns is None else min(n, whole("columns", columns))
+    columns = _columns(place, n) if columns is None else min(n, whole_number("columns", columns))
     rows = -(-n // columns)
     place.set_axis_off()
     width, height = 1 / columns, 1 / rows

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import metrics
-from .._util.checks import whole
+from .._util.checks import whole_number
 from ..metrics.detection import scores_of
 from ..predictive import Predictive
 from .style import DATA, EPISTEMIC, EPISTEMIC_FILL, TOTAL, annotate, method_style
@@ -63,7 +63,7 @@ def entropy_histogram(
         >>> axes.get_legend_handles_labels()[1]
         ['inside', 'outside (AUROC 1.000)']
     """
-    bins = whole("bins", bins)
+    bins = whole_number("bins", bins)
     area = metrics.detection(inside, outside, score=score).auroc
     values = [scores_of(inside, "inside", score), scores_of(outside, "outside", score)]
     low, high = min(v.min() for v in values), max(v.max() for v in values)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._util.checks import whole
+from .._util.checks import whole_number
 from .._util.tree import named_leaves
 from ..networks.parts import Where
 from ..posteriors import Posterior
@@ -166,7 +166,9 @@ def signal_to_noise(
     silent = len(mu) - len(heard)
     if not len(heard):
         raise ValueError("signal_to_noise: all means are 0, and so are all ratios")
-    count = int(np.clip(2 * np.cbrt(len(mu)), 5, 50)) if bins is None else whole("bins", bins)
+    count = (
+        int(np.clip(2 * np.cbrt(len(mu)), 5, 50)) if bins is None else whole_number("bins", bins)
+    )
     heights, edges = np.histogram(heard, count)
     density = heights / (len(mu) * np.diff(edges))
     top = 1.08 * density.max()

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._util.checks import whole
+from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
 from ..data import as_inputs, cast, check_finite
 from ..model import Model, Parameters
@@ -154,7 +154,7 @@ class Posterior(eqx.Module):
 
     def sample(self, key: KeyLike, n: int) -> Parameters:
         """``n`` draws of all parameters, on a leading axis."""
-        n = whole("n", n)
+        n = whole_number("n", n)
         pick, draw = jax.random.split(as_key(key))
         ids, weights = self.particles(draw, n)
         if len(weights) != n or not bool(jnp.all(weights == weights[0])):
@@ -210,12 +210,13 @@ class Posterior(eqx.Module):
         dtype = jax.tree.leaves(self.model.parameters)[0].dtype
         x = jax.tree.map(lambda a: cast(a, dtype), x)
         self.model.output_shape(x)
-        samples = None if samples is None else whole("samples", samples)
+        samples = None if samples is None else whole_number("samples", samples)
         weights_key, noise_key = jax.random.split(as_key(key))
         particles = self.antithetic(weights_key, samples)
         return Predictive(
             self, x, particles, noise_key,
-            draws=samples, block_bytes=block_bytes, least_rows=whole("least_rows", least_rows),
+            draws=samples, block_bytes=block_bytes,
+            least_rows=whole_number("least_rows", least_rows),
         )  # fmt: skip
 
     def to_arviz(self) -> Any:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._util.checks import whole
+from .._util.checks import whole_number
 from .._util.keys import KeyLike
 from .._util.tree import named_leaves, plain
 from ..model import Parameters
@@ -77,7 +77,11 @@ class Draws(Posterior):
         if not self.chained or self.log_weights is not None:
             return super().expectation(function, samples=samples, key=key)
         chains, length = self.shape
-        kept = length if samples is None else min(length, -(-whole("samples", samples) // chains))
+        kept = (
+            length
+            if samples is None
+            else min(length, -(-whole_number("samples", samples) // chains))
+        )
         # the same times in every chain, so that what is left are still chains
         time = np.linspace(0, length - 1, kept).round().astype(np.int32)
         ids = np.add.outer(np.arange(chains, dtype=np.int32) * length, time)

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._util.checks import whole
+from .._util.checks import whole_number
 from . import quantiles as qt
 from . import reductions as rd
 from .stream import Streamed, Units
@@ -219,7 +219,7 @@ class Predictive(Streamed):
 
     def sample(self, n: int | None = None) -> np.ndarray:
         """``n`` draws of y on the first axis (default: as many as ``predict`` was asked for)."""
-        n = self._draws if n is None else whole("n", n)
+        n = self._draws if n is None else whole_number("n", n)
         # all blocks take the same draws, so that each is one function over all inputs
         pick = jax.random.fold_in(self._key, len(self))
         drawn = np.moveaxis(self._stream(rd.draws, None, (pick, n), max(self.samples, n))[0], 1, 0)

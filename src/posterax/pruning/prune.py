@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._util.checks import whole
+from .._util.checks import whole_number
 from .._util.keys import KeyLike
 from ..fitting.progress import Bar
 from ..fitting.validation import check_validation
@@ -120,7 +120,7 @@ def prune(
         tolerance = _number("tolerance", tolerance)
         watch = check_validation(validation, posterior.model)
         assert watch is not None
-        samples = whole("samples", samples)
+        samples = whole_number("samples", samples)
 
         def nll(masks: Masks) -> float:
             predictive = silenced(posterior, masks).predict(watch.x, samples=samples, key=key)

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from .._util.checks import fraction, whole
+from .._util.checks import fraction, whole_number
 from ..infer.base import choose
 from .base import Recalibration, numbers, refuse_kind, targets
 
@@ -96,7 +96,7 @@ class ConformalInterval(Recalibration):
     def __post_init__(self) -> None:
         choose("score", self.score, get_args(Score))
         fraction("level", self.level)
-        whole("n", self.n)
+        whole_number("n", self.n)
         margin = numbers(self.margin)
         if np.any(np.isnan(margin)):
             raise ValueError(f"margin must be a number, got {margin!r}")

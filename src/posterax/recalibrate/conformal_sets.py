@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import jax
 import numpy as np
 
-from .._util.checks import fraction, whole
+from .._util.checks import fraction, whole_number
 from .._util.keys import KeyLike, as_key
 from ..infer.base import choose
 from ..metrics.inputs import class_labels
@@ -79,8 +79,8 @@ class ConformalSet(Recalibration):
     def __post_init__(self) -> None:
         choose("score", self.score, get_args(Score))
         fraction("level", self.level)
-        whole("n", self.n)
-        whole("free", self.free, least=0)
+        whole_number("n", self.n)
+        whole_number("free", self.free, least=0)
         threshold = numbers(self.threshold)
         if np.any(np.isnan(threshold)) or not self.penalty >= 0:
             raise ValueError(

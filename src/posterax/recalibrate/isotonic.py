@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._util.checks import whole
+from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
 from .base import Recalibration, numbers, refuse_kind, targets
 from .recalibrated import RecalibratedPredictive
@@ -73,7 +73,7 @@ class Isotonic(Recalibration):
             raise ValueError("places and levels must rise together from 0 to 1")
         object.__setattr__(self, "places", numbers(places))
         object.__setattr__(self, "levels", numbers(levels))
-        whole("n", self.n)
+        whole_number("n", self.n)
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{q:g} → {self._at(q)}" for q in (0.05, 0.5, 0.95))
@@ -99,7 +99,7 @@ class Isotonic(Recalibration):
         refuse_kind(predictive, ("regression", "counts"), "Isotonic", "px.recalibrate.Temperature")
         y = targets(y, predictive.mean.shape)
         n = len(y)
-        every = max(1, math.isqrt(n)) if every is None else whole("every", every)
+        every = max(1, math.isqrt(n)) if every is None else whole_number("every", every)
         reached = np.asarray(predictive.cdf(y), np.float64)
         if predictive.kind == "counts":
             before = np.where(y > 0, predictive.cdf(np.maximum(y - 1, 0)), 0)

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from .._util.checks import fraction, whole
+from .._util.checks import fraction, whole_number
 from .base import targets
 
 NORMAL = np.linspace(-4.5, 4.5, 73)  # levels Φ(t) at which the quantile function is tabulated
@@ -120,7 +120,7 @@ class RecalibratedPredictive:
         Each draw is one function over all inputs and outputs, as those of the predictive are: their
         ranks are kept and their values replaced (Schaake shuffle, Clark et al. 2004).
         """
-        n = self._base.samples if n is None else whole("n", n)
+        n = self._base.samples if n is None else whole_number("n", n)
         drawn = np.asarray(self._base.sample(max(n, POOL)))
         seed = np.random.default_rng(len(drawn))
         # counts have ties, which chance has to break

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .._util.checks import whole
+from .._util.checks import whole_number
 from ..predictive import Predictive
 from .base import Recalibration, numbers, refuse_kind, targets
 
@@ -56,7 +56,7 @@ class Spread(Recalibration):
         if not np.all(np.asarray(self.value, np.float64) > 0):
             raise ValueError(f"value must be above 0, got {self.value!r}")
         object.__setattr__(self, "value", numbers(self.value))
-        whole("n", self.n)
+        whole_number("n", self.n)
 
     def __repr__(self) -> str:
         return f"Spread({np.array2string(np.asarray(self.value), precision=4)}, from {self.n} rows)"

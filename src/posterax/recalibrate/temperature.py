@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from .._util.checks import above_zero, whole
+from .._util.checks import above_zero, whole_number
 from ..infer.base import choose
 from ..metrics.inputs import class_labels
 from .base import Recalibration, probabilities, refuse_kind
@@ -66,7 +66,7 @@ class Temperature(Recalibration):
 
     def __post_init__(self) -> None:
         above_zero("value", self.value)
-        whole("n", self.n)
+        whole_number("n", self.n)
         choose("of", self.of, get_args(Of))
 
     def __repr__(self) -> str:

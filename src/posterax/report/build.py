@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._util.atomic import write_whole
+from .._util.atomic import write_atomic
 from ..diagnostics.course import temperatures
 from . import checks, classes, data, pruned, recipe, regression, rows
 from . import scores as scoring
@@ -82,7 +82,7 @@ def write_report(
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder: name a file in it, such as report.html")
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, page)
+    write_atomic(path, page)
     return path
 
 

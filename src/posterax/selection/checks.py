@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._util.checks import whole
+from .._util.checks import whole_number
 from .._util.keys import KeyLike
 from ..posteriors import Posterior
 from ..posteriors.prior import PriorPosterior
@@ -119,7 +119,7 @@ def predictive_check(
     realized discrepancies, Statistica Sinica 1996; Box, Sampling and Bayes' inference in scientific
     modelling and robustness, JRSS A 1980, for the prior.
     """
-    samples = whole("samples", samples, least=2)
+    samples = whole_number("samples", samples, least=2)
     found = list(parts(data))
     if any(np.any(weight != 1) for _, _, weight in found):
         raise ValueError("data: replications have no weights; leave weight out, or repeat examples")

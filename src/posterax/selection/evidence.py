@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._util.checks import whole
+from .._util.checks import whole_number
 from .._util.keys import KeyLike
 from ..model import Parameters
 from ..posteriors import Evidence, Posterior
@@ -57,7 +57,7 @@ def elbo(posterior: Posterior, data: Any, *, samples: int = 100, key: KeyLike = 
     """
     refuse_without_density(posterior, "elbo")
     posterior = of_the_network(posterior)
-    samples = whole("samples", samples, least=2)
+    samples = whole_number("samples", samples, least=2)
     values, total = np.zeros(()), 0.0
     for x, y, weight in parts(data):
         predictive = posterior.predict(x, samples=samples, key=key)

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import logsumexp
 
-from .._util.checks import whole
+from .._util.checks import whole_number
 from .._util.keys import KeyLike
 from ..diagnostics.chain_statistics import FEWEST
 from ..posteriors import Draws, Posterior
@@ -199,7 +199,7 @@ def heldout(
 
 def _number(posterior: Posterior, samples: int | None) -> int | None:
     if samples is not None:
-        return whole("samples", samples)
+        return whole_number("samples", samples)
     return None if isinstance(posterior, Draws | Enumerated) else SAMPLES
 
 

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .. import networks
-from .._util.checks import whole
+from .._util.checks import whole_number
 from ..fitting.fit import fit
 from ..fitting.validation import Validation
 from ..infer.base import Method
@@ -294,7 +294,7 @@ class BayesianEstimator(BaseEstimator):
         rows, held = self._hold_out(rows)
         x, y, weight = self._prepared(held)
         every, patience = self._look_every(len(rows.x)), self.n_iter_no_change
-        patience = whole("n_iter_no_change", patience)
+        patience = whole_number("n_iter_no_change", patience)
         return rows, Validation(x, y, every=every, patience=patience, weight=weight)
 
     def _hold_out(self, rows: Rows) -> tuple[Rows, Rows]:
@@ -349,7 +349,7 @@ class BayesianEstimator(BaseEstimator):
     def _reseeded(self, X: Any, n_samples: int, random_state: Any) -> Predictive:
         """The predictive with other random draws than ``predict`` uses."""
         check_is_fitted(self, "posterior_")
-        whole("n_samples", n_samples)
+        whole_number("n_samples", n_samples)
         seed = int(check_random_state(random_state).randint(2**31 - 1))
         before, self._predict_seed = self._predict_seed, seed
         try:

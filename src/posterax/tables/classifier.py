@@ -9,7 +9,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .. import likelihoods
-from .._util.checks import whole
+from .._util.checks import whole_number
 from ..fitting.validation import Validation
 from ..infer.base import Method
 from ..likelihoods import Likelihood
@@ -180,7 +180,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         check_is_fitted(self, "posterior_")
         if len(self.classes_) == 1:
             rows = len(self._check_inputs(X, reset=False))
-            return np.full((rows, whole("n_samples", n_samples)), self.classes_[0])
+            return np.full((rows, whole_number("n_samples", n_samples)), self.classes_[0])
         drawn = self._reseeded(X, n_samples, random_state).sample(n_samples)
         return self.classes_[np.moveaxis(drawn, 0, -1)]
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import priors
-from .._util.checks import above_zero, whole
+from .._util.checks import above_zero, whole_number
 from ..infer import (
     NUTS,
     BayesByBackprop,
@@ -53,7 +53,7 @@ def make_method(
         return method
     rate = LEARNING_RATE if learning_rate is None else above_zero("learning_rate", learning_rate)
     by_name: dict[Any, Callable[[], Method]] = {
-        DEFAULT: lambda: _variational(rate, whole("members", members), temperature),
+        DEFAULT: lambda: _variational(rate, whole_number("members", members), temperature),
         "deep_ensemble": lambda: DeepEnsemble(members, learning_rate=rate),
         "importance_sampling": ImportanceSampling,
         "maximum_a_posteriori": lambda: MaximumAPosteriori(rate),
@@ -108,8 +108,8 @@ def layer_sizes(hidden_layer_sizes: Any, n: int) -> tuple[int, ...]:
     if isinstance(hidden_layer_sizes, np.ndarray):
         hidden_layer_sizes = hidden_layer_sizes.tolist()
     if isinstance(hidden_layer_sizes, Sequence) and not isinstance(hidden_layer_sizes, str):
-        return tuple(whole("hidden_layer_sizes", size) for size in hidden_layer_sizes)
-    return (whole("hidden_layer_sizes", hidden_layer_sizes),)
+        return tuple(whole_number("hidden_layer_sizes", size) for size in hidden_layer_sizes)
+    return (whole_number("hidden_layer_sizes", hidden_layer_sizes),)
 
 
 def make_budget(
@@ -124,10 +124,10 @@ def make_budget(
 
     ``share`` is the part of the steps that this fit is to take.
     """
-    steps = None if steps is None else whole("steps", steps)
+    steps = None if steps is None else whole_number("steps", steps)
     epochs = None if epochs is None else above_zero("epochs", epochs)
     if batch_size is not None:
-        batch_size = min(whole("batch_size", batch_size), n)
+        batch_size = min(whole_number("batch_size", batch_size), n)
     elif not method.full_batch:
         batch_size = n if n <= FULL_BATCH else BATCH
     if epochs is None and steps is None and method.counts == "epochs":

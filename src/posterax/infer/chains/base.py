@@ -18,7 +18,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ..._util.checks import whole
+from ..._util.checks import whole_number
 from ...data import Batch
 from ...model import Parameters
 from ...posteriors import Draws, Posterior
@@ -146,7 +146,7 @@ class ChainMethod(Method):
 def check_chains(method: Any, *names: str) -> None:
     """Refuse counts that are no positive whole numbers."""
     for name in ("chains", *names):
-        whole(name, getattr(method, name))
+        whole_number(name, getattr(method, name))
 
 
 def over_devices(tree: Any, chains: int) -> Any:

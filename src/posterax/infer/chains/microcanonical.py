@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._util.checks import above_zero, fraction, whole
+from ..._util.checks import above_zero, fraction, whole_number
 from ..._util.noise import noise_key
 from ..._util.tree import tree_size
 from ...data import Batch, Data
@@ -223,14 +223,14 @@ class MCLMC(ChainMethod):
 
     def __check_init__(self) -> None:
         check_chains(self, "warmup")
-        whole("ensemble_steps", self.ensemble_steps, least=0)
+        whole_number("ensemble_steps", self.ensemble_steps, least=0)
         above_zero("learning_rate", self.learning_rate)
         above_zero("energy_error", self.energy_error)
         if not isinstance(self.adjusted, bool):
             raise ValueError(f"adjusted must be True or False, got {self.adjusted!r}")
         fraction("target_acceptance", self.target_acceptance)
         if self.steps_between is not None:
-            whole("steps_between", self.steps_between)
+            whole_number("steps_between", self.steps_between)
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
         if tree_size(model.parameters) < 2:

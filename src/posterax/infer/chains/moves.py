@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._util.checks import whole
+from ..._util.checks import whole_number
 from ...model import Model
 from ...priors import is_prior
 from ..base import Start
@@ -212,6 +212,6 @@ class MovePhase(ChainPhase):
 def check_flips(flips: Any, layout: Layout) -> int:
     """Refuse to flip more discrete weights than there are."""
     count = len(layout.discrete)
-    if count and whole("flips", flips) > count:
+    if count and whole_number("flips", flips) > count:
         raise ValueError(f"flips={flips}, but the model has {count} discrete weights")
     return int(flips)

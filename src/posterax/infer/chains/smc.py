@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
 
-from ..._util.checks import fraction, whole
+from ..._util.checks import fraction, whole_number
 from ...data import Batch, Data
 from ...model import Model
 from ...posteriors import Evidence, Posterior
@@ -278,9 +278,9 @@ class SMC(ChainMethod):
 
     def __check_init__(self) -> None:
         for name in ("mutation_steps", "max_leapfrog_steps", "temperatures"):
-            whole(name, getattr(self, name))
-        whole("groups", self.groups, least=2)
-        whole("particles", self.particles, least=2 * self.groups)
+            whole_number(name, getattr(self, name))
+        whole_number("groups", self.groups, least=2)
+        whole_number("particles", self.particles, least=2 * self.groups)
         fraction("target_ess", self.target_ess)
         fraction("target_acceptance", self.target_acceptance)
         if self.particles % self.groups:

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from ..._util.checks import whole
+from ..._util.checks import whole_number
 from ..._util.noise import noise_key
 from ..._util.tree import tree_size
 from ...data import Batch, Data
@@ -187,7 +187,7 @@ class DeepEnsemble(Method):
     anchored: bool | str = False
 
     def __check_init__(self) -> None:
-        whole("members", self.members)
+        whole_number("members", self.members)
         check_optimizer(self.optimizer, self.learning_rate, self.schedule)
         self._check_temperatures()
         self._check_variant()

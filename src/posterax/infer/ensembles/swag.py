@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
 
-from ..._util.checks import above_zero, fraction, whole
+from ..._util.checks import above_zero, fraction, whole_number
 from ..._util.memory import refuse_beyond_memory
 from ..._util.tree import tree_bytes
 from ...data import Batch, Data
@@ -254,14 +254,14 @@ class SWAG(Method):
     minibatches: ClassVar[bool] = True
 
     def __check_init__(self) -> None:
-        whole("rank", self.rank, least=2)
+        whole_number("rank", self.rank, least=2)
         if self.collect != 1:
             fraction("collect", self.collect)
         rate = 1.0 if self.learning_rate is None else self.learning_rate
         check_optimizer(self.optimizer, rate, "constant")
         fraction("momentum", self.momentum, zero=True)
         if self.every is not None:
-            whole("every", self.every)
+            whole_number("every", self.every)
         above_zero("scale", self.scale)
         if not isinstance(self.training, MaximumLikelihood):
             raise TypeError(

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._util.checks import whole
+from ..._util.checks import whole_number
 from ..._util.tree import named_leaves
 from ...data import Batch, Data
 from ...model import Model
@@ -160,7 +160,7 @@ class Enumeration(Method):
 
     def __check_init__(self) -> None:
         if self.chunk is not None:
-            whole("chunk", self.chunk)
+            whole_number("chunk", self.chunk)
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
         states = _count(model)

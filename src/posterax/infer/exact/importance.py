@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._util.checks import whole
+from ..._util.checks import whole_number
 from ..._util.fingerprint import settings_fingerprint
 from ..._util.tree import is_key
 from ...data import Batch, Data
@@ -173,7 +173,7 @@ class ImportanceSampling(Method):
     )
 
     def __check_init__(self) -> None:
-        whole("chains", self.chains)
+        whole_number("chains", self.chains)
         check_proposal(self.proposal)
         if not isinstance(self.smooth, bool):
             raise TypeError(f"smooth must be True or False, got {self.smooth!r}")

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._util.checks import whole
+from ..._util.checks import whole_number
 from ..._util.memory import refuse_beyond_memory
 from ..._util.tree import named_leaves
 from ...data import Batch, Data
@@ -215,7 +215,7 @@ class Laplace(Method):
             raise ValueError("layer is for structure='last_layer'; leave it out, or choose that")
         if not isinstance(self.train, bool):
             raise ValueError(f"train must be True or False, got {self.train!r}")
-        whole("probes", self.probes)
+        whole_number("probes", self.probes)
         check_optimizer(self.optimizer, self.learning_rate, self.schedule)
 
     @property

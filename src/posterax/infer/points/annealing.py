@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._util.checks import above_zero, whole
+from ..._util.checks import above_zero, whole_number
 from ..._util.tree import tree_size
 from ...data import Batch, Data
 from ...model import Model
@@ -282,7 +282,7 @@ class SimulatedAnnealing(ChainMethod):
 
     def __check_init__(self) -> None:
         check_chains(self, "flips")
-        whole("path", self.path)
+        whole_number("path", self.path)
         choose("schedule", self.schedule, SCHEDULES)
         start, end = self.start_temperature, self.end_temperature
         if start is not None:

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..._util.checks import whole
+from ..._util.checks import whole_number
 from ...model import Model
 from ...priors import is_flat, is_prior
 from ..base import Method, Phase, Plan, check_optimizer, choose
@@ -110,7 +110,7 @@ class BayesByBackprop(Method):
             choose("kl_weights", self.kl_weights, ("uniform", "blundell"))
         if isinstance(self.initial_rho, str):
             choose("initial_rho", self.initial_rho, ("prior",))
-        whole("samples", self.samples)
+        whole_number("samples", self.samples)
         if self.antithetic and self.samples % 2:
             raise ValueError(f"antithetic pairs need an even number of samples, got {self.samples}")
         if not self.temperature >= 0:
@@ -131,7 +131,7 @@ class BayesByBackprop(Method):
         choose("objective", self.objective, ("elbo", "iwae"))
         choose("gradient", self.gradient, ("total", "sticking_the_landing"))
         if self.rank is not None:
-            whole("rank", self.rank)
+            whole_number("rank", self.rank)
             if self.family != "low_rank":
                 raise ValueError(
                     f"rank={self.rank} is for family='low_rank', got family={self.family!r}"

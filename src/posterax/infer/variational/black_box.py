@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import jax.numpy as jnp
 
-from ..._util.checks import whole
+from ..._util.checks import whole_number
 from ..._util.fingerprint import settings_fingerprint
 from ...model import Model
 from ...posteriors.factors import OwnFamily, check_family, check_hashable
@@ -104,7 +104,7 @@ class BlackBoxVI(Method):
         choose("kl", self.kl, ("auto", "monte_carlo"))
         if not callable(self.kl_weights):
             choose("kl_weights", self.kl_weights, ("uniform", "blundell"))
-        if whole("samples", self.samples) < 2:
+        if whole_number("samples", self.samples) < 2:
             why = " and the leave-one-out baseline" if self.baseline == "leave_one_out" else ""
             raise ValueError(
                 f"samples must be 2 or more, got 1: the gradient's variance{why} is of several "

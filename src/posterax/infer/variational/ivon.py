@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ..._util.checks import above_zero, fraction, whole
+from ..._util.checks import above_zero, fraction, whole_number
 from ..._util.noise import noise_key, standard_normal_like
 from ..._util.special import inverse_softplus
 from ...data import Batch, Data
@@ -299,7 +299,7 @@ class IVON(Method):
         fraction("b1", self.b1, zero=True)
         if self.b2 is not None:
             fraction("b2", self.b2)
-        whole("samples", self.samples)
+        whole_number("samples", self.samples)
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
         if not model.bayesian_size:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
 
-from ..._util.checks import above_zero, whole
+from ..._util.checks import above_zero, whole_number
 from ...data import Batch, Data
 from ...model import Model
 from ...posteriors import Draws, Posterior
@@ -187,7 +187,7 @@ class SVGD(Method):
     bandwidth: float | Literal["median"] = "median"
 
     def __check_init__(self) -> None:
-        whole("particles", self.particles, least=2)
+        whole_number("particles", self.particles, least=2)
         check_optimizer(self.optimizer, self.learning_rate, self.schedule)
         if isinstance(self.bandwidth, str) and self.bandwidth != "median":
             raise ValueError(f"bandwidth must be 'median' or a number, got {self.bandwidth!r}")
