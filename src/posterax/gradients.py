@@ -12,7 +12,8 @@ import optax
 from ._util.checks import whole_number
 from ._util.keys import KeyLike, as_key
 from .data import unpack
-from .fitting.prepare import make_start, prepare
+from .fitting.prepare import Asked, prepare
+from .fitting.start import make_start
 from .infer import Method
 from .model import Model
 from .posteriors import Posterior
@@ -82,8 +83,8 @@ def gradient_moments(
     fields: Any = {"optimizer": RECORDER}
     method = dataclasses.replace(method, **fields)
     data = unpack(data)  # never a source of batches
-    ready = prepare(model, data, method, None, 1, len(data[1]))
-    phase = method.phases(ready.model, ready.plan)[0]
+    ready = prepare(model, data, method, Asked(steps=1, batch_size=len(data[1])))
+    phase = ready.phases[0]
     start = make_start(posterior, ready.model)
     mean, variance = _repeat(phase, start, ready.data, as_key(key), jnp.arange(2 * repeats))
     return GradientMoments(mean, variance)

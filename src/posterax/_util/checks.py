@@ -36,6 +36,17 @@ def above_zero(name: str, value: Any) -> float:
     return float(value)
 
 
+def one_of(name: str, value: Any, options: tuple[str, ...]) -> None:
+    """Refuse an unknown option with the list of known ones.
+
+    Example:
+        >>> from posterax._util.checks import one_of
+        >>> one_of("schedule", "cosine", ("cosine", "constant"))
+    """
+    if value not in options:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")
+
+
 def fraction(name: str, value: Any, *, zero: bool = False) -> float:
     """A number between 0 and 1, neither of them but 0 where ``zero`` is allowed.
 

@@ -84,3 +84,13 @@ def human_bytes(n: float) -> str:
             return f"{n:.0f} {unit}" if unit == "bytes" else f"{n:.1f} {unit}"
         n /= 1024
     return f"{n:.1f} TiB"
+
+
+def dtype_of(tree: Any) -> Any:
+    """The precision of a tree of weights: that of its first array."""
+    return jax.tree.leaves(tree)[0].dtype
+
+
+def shapes_of(tree: Any) -> list[tuple[int, ...]]:
+    """The shapes of all leaves."""
+    return [tuple(leaf.shape) for leaf in jax.tree.leaves(tree)]

@@ -9,14 +9,14 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .._util.checks import whole_number
+from .._util.checks import one_of, whole_number
 from .._util.keys import KeyLike, as_key
 from .._util.tree import same_structure
 from ..data import Padded, as_inputs, bucket, check_finite, unpack
 from ..files.saved import load
 from ..fitting.fit import fit, raise_on_interrupt
 from ..fitting.prepare import DEFAULT_BATCH, SHARED_ROWS
-from ..infer.base import Method, choose
+from ..infer.base import Method
 from ..model import Model, Parameters
 from ..posteriors import Posterior
 from ..priors import PerWeight
@@ -95,10 +95,14 @@ class Learner:
         **options: Any,
     ):
         check_by(by)
-        choose("update", update, ("refit", "posterior_as_prior"))
+        one_of("update", update, ("refit", "posterior_as_prior"))
         if init is None:
-            init = "last" if update == "posterior_as_prior" and method.takes_start else "fresh"
-        choose("init", init, ("fresh", "last"))
+            init = (
+                "last"
+                if update == "posterior_as_prior" and method.needs.no_start is None
+                else "fresh"
+            )
+        one_of("init", init, ("fresh", "last"))
         for name in set(options) & set(OWN):
             raise TypeError(f"{name}: the learner sets it itself; leave it out")
         self.model, self.method, self.by, self.init, self.update = model, method, by, init, update
@@ -203,7 +207,7 @@ class Learner:
         if n > SHARED_ROWS:
             return bucket(n)
         power = 1 << (n - 1).bit_length()
-        if self.method.full_batch:  # all rows cost in each step
+        if self.method.needs.all_data:  # all rows cost in each step
             return power
         batch = self.options.get("batch_size") or DEFAULT_BATCH
         wanted = n if self.update == "posterior_as_prior" else self.room

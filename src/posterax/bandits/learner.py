@@ -22,8 +22,6 @@ import numpy as np
 
 from .._util.tree import is_key
 from ..data import Batch
-from ..infer import IVON, SGHMC, SGLD, BayesByBackprop, MaximumLikelihood
-from ..infer.adam import Elementwise
 from ..infer.base import Draw, Method, Phase, Plan, Start
 from ..likelihoods import Gaussian, Likelihood
 from ..model import Model
@@ -70,7 +68,7 @@ class Learner(eqx.Module):
             except ValueError as error:
                 raise ValueError(f"network must have {self._wanted()}: {error}") from error
             model = model.for_targets(inner, jnp.result_type(float))
-            one_block = settings.refit_every is None and treats_each_weight_alone(self.method)
+            one_block = settings.refit_every is None and self.method.needs.elementwise
             self.model = flat(model) if one_block else model
             self.targets = Targets((), inner)
             if settings.refit_every is None:
@@ -112,7 +110,7 @@ class Learner(eqx.Module):
 
     def _mlp(self) -> MLP:
         make = partial(MLP, *self._sizes(), self.settings.hidden, key=0)
-        if self.settings.refit_every is not None or not treats_each_weight_alone(self.method):
+        if self.settings.refit_every is not None or not self.method.needs.elementwise:
             return make()
         # its weights come from ``start``: zeros compile nothing
         shapes = eqx.filter_eval_shape(make)
@@ -154,12 +152,13 @@ class Learner(eqx.Module):
 
     def _check_method(self) -> None:
         """Refuse what has more than one phase, or needs all data at each step."""
-        one = self.method.counts == "epochs" and not self.method.full_batch
-        full = self._plan(self.settings.buffer, self.settings.buffer)
-        if not one or len(self.method.phases(self.model, full)) > 1:
+        plan = self._plan(self.settings.buffer, self.settings.buffer)
+        phases = self.method.phases(self.model, plan)
+        needs = self.method.needs
+        if needs.counts != "epochs" or needs.all_data or len(phases) > 1:
             raise ValueError(
-                f"method: {self.method.label()} does not learn from minibatches alone; give "
-                "refit_every=, after how many interactions to fit it anew to the buffer"
+                f"method: {repr(self.method).removesuffix('()')} does not learn from minibatches "
+                "alone; give refit_every=, after how many interactions to fit it anew to the buffer"
             )
 
     def init(self, key: jax.Array) -> Learned:
@@ -169,7 +168,7 @@ class Learner(eqx.Module):
         start = self.start(start_key)
         # a method of several members or chains makes a start for each, of the network's own
         state = phase.init(start, None, init_key)
-        if not phase.keeps_draws:
+        if phase.retained(1, 1) is None:
             return Learned(state)
         shape = (self.settings.batch_size, self.features + self.actions)
         nothing = Batch(
@@ -267,16 +266,6 @@ def pick(
     return jax.tree.map(lambda a: a[index], ids), jnp.full(samples, 1 / samples)
 
 
-def treats_each_weight_alone(method: Method) -> bool:
-    """Whether it does not matter to a method which array a weight is in."""
-    optimizer = getattr(method, "optimizer", None)
-    if optimizer is not None and not isinstance(optimizer, Elementwise):
-        return False
-    if isinstance(method, BayesByBackprop):
-        return method.shifts_and_scales and method.estimator == "weight"
-    return isinstance(method, MaximumLikelihood | IVON)
-
-
 def constant_rate(method: Method) -> Method:
     """The method without a schedule: in a loop without end there is nothing to fall to.
 
@@ -291,9 +280,11 @@ def constant_rate(method: Method) -> Method:
     if isinstance(inside, Method):  # it brings its own
         return dataclasses.replace(known, inside=constant_rate(inside))
     schedule = getattr(known, "schedule", "constant")
-    if isinstance(known, SGLD | SGHMC) and schedule != "constant":
+    if schedule == "cosine":
+        return dataclasses.replace(known, schedule="constant")
+    if schedule != "constant":
         raise ValueError(
-            f"method: schedule={schedule!r} of {known.label()} goes by the length of a fit, and a "
-            "bandit has none: give it schedule='constant', or give refit_every="
+            f"method: schedule={schedule!r} of {type(known).__name__} goes by the length of a fit, "
+            "and a bandit has none: give it schedule='constant', or give refit_every="
         )
-    return dataclasses.replace(known, schedule="constant") if schedule == "cosine" else known
+    return known

@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._util.checks import above_zero, whole_number
+from .._util.checks import above_zero, one_of, whole_number
 from ..data import Padded, bucket
 from ..infer import BayesByBackprop
-from ..infer.base import Method, choose
+from ..infer.base import Method
 from ..likelihoods import Likelihood
 from ..model import Model
 from .base import Policy
@@ -76,8 +76,8 @@ class Neural(Policy):
         for name in ("buffer", "batch_size", "updates", "samples"):
             whole_number(name, getattr(self, name))
         whole_number("random_first", self.random_first, least=0)
-        choose("heads", self.heads, ("joint", "per_action"))
-        choose("data_size", self.data_size, ("buffer", "seen"))
+        one_of("heads", self.heads, ("joint", "per_action"))
+        one_of("data_size", self.data_size, ("buffer", "seen"))
         if self.method is not None and not isinstance(self.method, Method):
             raise TypeError(
                 "method must be an inference method such as px.BayesByBackprop(), got "
@@ -182,7 +182,7 @@ class Neural(Policy):
         options: dict[str, Any] = {} if self.epochs is None else {"epochs": self.epochs}
         # with room to grow, so that few fits compile anew
         room = bucket(filled) if filled > SHARED_ROWS else 1 << (filled - 1).bit_length()
-        if not learner.method.full_batch:
+        if not learner.method.needs.all_data:
             options["batch_size"], room = self.batch_size, max(room, 2 * self.batch_size)
         counted = seen if self.data_size == "seen" else filled
         data = Padded((x, y, np.full(filled, counted / filled, y.dtype)), room)

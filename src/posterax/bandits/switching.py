@@ -6,8 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from .._util.checks import whole_number
-from ..infer.base import choose
+from .._util.checks import one_of, whole_number
 from .base import Environment, Interaction
 from .environments import Table
 
@@ -61,7 +60,7 @@ def switching(environment: Environment, every: int, *, what: str = "actions") ->
     """
     if not isinstance(environment, Environment):
         raise TypeError(f"environment must be one of px.bandits, got {type(environment).__name__}")
-    choose("what", what, ("actions", "classes"))
+    one_of("what", what, ("actions", "classes"))
     if what == "classes" and not isinstance(environment, Table):
         raise ValueError("what='classes' is for tables (px.bandits.from_table); use 'actions'")
     return Switching(environment, whole_number("every", every), what)

@@ -114,7 +114,7 @@ def train_arm(arm: Arm, data: Arrays, size: Budget, key: int) -> Posterior:
     """The posterior of the curve's network by this method."""
     method = arm.kind(**arm.options(size))
     length: dict[str, Any] = {"epochs": size.epochs, "batch_size": size.batch_size}
-    if method.counts == "steps":
+    if method.needs.counts == "steps":
         length = {"steps": size.draws}
     model = curve_model(key, heteroscedastic=arm.predicted)
     return fit(model, data, method, key=key, progress=False, **length)

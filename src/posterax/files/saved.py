@@ -61,7 +61,9 @@ def save(
     }
     arrays |= pack(posterior.state, "state")
     record = posterior.record or Record()
-    arrays |= {f"history/{name}": np.asarray(v) for name, v in record.history.items()}
+    arrays |= {f"history/{name}": np.asarray(v) for name, v in record.terms.items()}
+    for name, (steps, values) in record.reports.items():
+        arrays |= {f"report_steps/{name}": steps, f"reports/{name}": values}
     header = {
         "format": FORMAT,
         "posterax": __version__,
@@ -71,7 +73,8 @@ def save(
         "dtype": str(jax.tree.leaves(model.parameters)[0].dtype),
         "model": describe_model(model, arrays),
         "method": record.method,
-        "history": list(record.history),
+        "history": list(record.terms),
+        "reports": list(record.reports),
         "settings": record.settings,
         "interrupted": record.interrupted,
         "evidence": posterior.evidence,
@@ -200,7 +203,11 @@ def rebuild(
         field(header, "method", str, path=path),
         field(header, "settings", dict, path=path),
         history,
-        # the first files have none
+        # the first files have neither
+        reports={
+            name: (arrays[f"report_steps/{name}"], arrays[f"reports/{name}"])
+            for name in texts({"reports": []} | header, "reports", path)
+        },
         interrupted=field({"interrupted": False} | header, "interrupted", bool, path=path),
     )
     posterior = made(model, state, targets, record=record, evidence=_evidence(header), **family)

@@ -1,4 +1,4 @@
-"""``fit``: the only loop. Every method gets progress, checkpoints, resuming and Ctrl-C from it."""
+"""``fit``: one loop for all methods, with progress, checkpoints, resuming and Ctrl-C."""
 
 import signal
 import threading
@@ -13,8 +13,9 @@ from .._util.keys import KeyLike, as_key
 from ..infer.base import Method
 from ..model import Model
 from ..posteriors import Posterior
+from . import resume as again
 from .callbacks import Event
-from .prepare import prepare
+from .prepare import Asked, prepare
 from .progress import Bar
 from .run import Run
 from .validation import Validation, check_validation
@@ -90,16 +91,17 @@ def fit(
         20
     """
     thin = whole_number("thin", thin)
-    ready = prepare(model, data, method, epochs, steps, batch_size, augment)
+    ready = prepare(model, data, method, Asked(epochs, steps, batch_size), augment)
     watch = check_validation(validation, ready.model)
     key = as_key(key)
     if draw_bytes is not None:
         draw_bytes = whole_number("draw_bytes", draw_bytes)
     run = Run(ready, method, key, thin, watch, list(callbacks), init, draw_bytes)
     if resume is not None:
-        run.continue_from(resume)
+        again.from_posterior(run, resume)
     if checkpoint is not None:
-        run.keep(*(checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)))
+        where = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+        again.from_checkpoint(run, *where)
     with Bar(progress) as bar, interruptible() as interrupted:
         return run.all_phases(bar, interrupted)
 

@@ -7,10 +7,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from .._util.tree import is_key, tree_bytes
 from ..data import Batch, Data, Stack
-from ..infer.base import Draw, Info, Phase
+from ..infer.base import Draw, History, Info, Phase, Start
 
 MOST_STEPS = 2048  # per chunk: the size of the history buffer
 DRAW_BYTES = 64 * 2**20  # per chunk: the size of the draws buffer
@@ -43,9 +44,32 @@ def capacity(info: Info) -> tuple[int, int]:
 
 
 @eqx.filter_jit
-def start_phase(phase: Phase, previous: Any, data: Data | None, key: jax.Array) -> Any:
+def first_state(phase: Phase, start: Start, data: Data | None, key: jax.Array) -> Any:
     """The phase's first state, in types that the loop keeps: weak ones would compile again."""
-    return jax.tree.map(_strong, phase.init(previous, data, key))
+    return _over_devices(phase, jax.tree.map(_strong, phase.init(start, data, key)))
+
+
+@eqx.filter_jit
+def hand_over(phase: Phase, following: Phase, state: Any, data: Data | None, key: jax.Array) -> Any:
+    """The next phase's first state, from this one's last."""
+    return first_state(following, phase.hand_over(state), data, key)
+
+
+def _over_devices(phase: Phase, state: Any) -> Any:
+    """Lay the phase's leading axis over as many devices as divide it; one changes nothing."""
+    if phase.axis is None:
+        return state
+    size, devices = getattr(phase, phase.axis), jax.devices()
+    share = max(k for k in range(1, len(devices) + 1) if size % k == 0)
+    if share == 1:
+        return state
+    spread = NamedSharding(Mesh(np.asarray(devices[:share]), ("axis",)), PartitionSpec("axis"))
+
+    def lay(a: jax.Array) -> jax.Array:
+        leads = not is_key(a) and a.shape[:1] == (size,)
+        return jax.lax.with_sharding_constraint(a, spread) if leads else a
+
+    return jax.tree.map(lay, state)
 
 
 def _strong(a: jax.Array) -> jax.Array:
@@ -54,7 +78,7 @@ def _strong(a: jax.Array) -> jax.Array:
 
 @eqx.filter_jit
 def _first_info(phase: Phase, state: Any, data: Data | Stack, key: jax.Array) -> Any:
-    batch = _batch(phase, data, _place(phase, data, jnp.zeros((), jnp.int32), key), key)
+    batch = _batch(phase, data, _index(phase, data, jnp.zeros((), jnp.int32), key), key)
     return phase.step(state, batch, key)[1], phase.report(state, key)
 
 
@@ -65,9 +89,9 @@ def abstract_info(
     return eqx.filter_eval_shape(_first_info, phase, state, data, key)
 
 
-def make_buffers(told: tuple[Info, dict[str, Any]], rows: int, draw_rows: int) -> Buffers:
+def make_buffers(shapes: tuple[Info, dict[str, Any]], rows: int, draw_rows: int) -> Buffers:
     """Room for the history and the draws of a chunk."""
-    info, report = told
+    info, report = shapes
     column = lambda n: lambda a: jnp.zeros((n, *a.shape), a.dtype)  # noqa: E731
     return Buffers(
         jax.tree.map(column(rows), info.terms),
@@ -76,17 +100,18 @@ def make_buffers(told: tuple[Info, dict[str, Any]], rows: int, draw_rows: int) -
     )
 
 
-def _place(phase: Phase, data: Data | Stack, step: jax.Array, key: jax.Array) -> Any:
-    if phase.full_batch and isinstance(data, Data):
+def _index(phase: Phase, data: Data | Stack, step: jax.Array, key: jax.Array) -> Any:
+    """Which rows a step sees; ``None`` for all."""
+    if phase.plan.all_data and isinstance(data, Data):
         return None
     return data.place(step, phase.plan.batch_size, phase.plan.batches, key)
 
 
-def _batch(phase: Phase, data: Data | Stack, place: Any, key: jax.Array) -> Batch:
-    if place is None:
+def _batch(phase: Phase, data: Data | Stack, index: Any, key: jax.Array) -> Batch:
+    if index is None:
         assert isinstance(data, Data)
         return data.everything()
-    batch = data.batch(place)
+    batch = data.batch(index)
     if data.augment is None:
         return batch
     # apart from every key that a step makes of its own
@@ -112,19 +137,19 @@ def run_chunk(fixed: tuple[Any, ...], state: Any, buffers: Buffers) -> Chunk:
     draw_rows = len(jax.tree.leaves(buffers.draws)[0]) if buffers.draws is not None else 0
 
     def inputs(t: jax.Array) -> Any:
-        return t, _place(phase, data, t, order_key), jax.random.fold_in(step_key, t)
+        return t, _index(phase, data, t, order_key), jax.random.fold_in(step_key, t)
 
     def report(state: Any, reports: Any, t: jax.Array) -> Any:
         row = t // PERIOD - (start + PERIOD - 1) // PERIOD
         return _put(reports, phase.report(state, jax.random.fold_in(step_key, t)), row)
 
     def step(carry: Any, given: Any) -> tuple[Any, None]:
-        (state, (terms, reports, draws)), (t, place, key) = carry, given
-        state, info = phase.step(state, _batch(phase, data, place, key), key)
+        (state, (terms, reports, draws)), (t, index, key) = carry, given
+        state, info = phase.step(state, _batch(phase, data, index, key), key)
         terms = _put(terms, info.terms, t - start)
         if draws is not None:
-            before, now = phase.kept(t, thin), phase.kept(t + 1, thin)
-            at = jnp.where(now > before, before - phase.kept(start, thin), draw_rows)
+            before, now = phase.retained(t, thin), phase.retained(t + 1, thin)
+            at = jnp.where(now > before, before - phase.retained(start, thin), draw_rows)
             draws = _put(draws, info.draw, at)
         return (state, Buffers(terms, reports, draws)), None
 
@@ -159,17 +184,18 @@ def run_chunk(fixed: tuple[Any, ...], state: Any, buffers: Buffers) -> Chunk:
 
 def block_length(phase: Phase) -> int:
     """Steps between two looks at the loop's condition: free on a CPU, a wait on a GPU."""
-    return 1 if jax.default_backend() == "cpu" or phase.full_batch else PERIOD
+    return 1 if jax.default_backend() == "cpu" or phase.plan.all_data else PERIOD
 
 
-def history(
-    buffers: Buffers, start: int, taken: int, last: dict[str, float]
-) -> dict[str, np.ndarray]:
-    """The terms of a chunk, a row for each step; reports hold until the next (first: ``last``)."""
-    rows = {name: np.asarray(values)[:taken] for name, values in buffers.terms.items()}
-    at = np.arange(start, start + taken) // PERIOD - (start + PERIOD - 1) // PERIOD
-    for name, values in buffers.reports.items():
-        found = np.asarray(values)
-        rows[name] = np.where(at < 0, last.get(name, np.nan), found[np.maximum(at, 0)])
-        rows[name] = rows[name].astype(found.dtype)
-    return rows
+def terms_of(buffers: Buffers, taken: int) -> History:
+    """The terms of a chunk, a value for each step."""
+    return {name: np.asarray(values)[:taken] for name, values in buffers.terms.items()}
+
+
+def reports_of(
+    buffers: Buffers, start: int, taken: int
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """The reports of a chunk: the steps they are of, and their values."""
+    first = -(-start // PERIOD) * PERIOD
+    steps = np.arange(first, start + taken, PERIOD)
+    return {n: (steps, np.asarray(values)[: len(steps)]) for n, values in buffers.reports.items()}

@@ -2,16 +2,37 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
+from .._util.tree import to_host
 from ..errors import CheckpointError
 from ..files.container import pack, unpack
-from ..infer.base import Draw
-from .kept import KeptDraws
+from ..infer.base import Draw, History, Phase
+from .retained import RetainedDraws
+
+
+class Report(NamedTuple):
+    """Values that are computed at some steps only, and the steps (0, 1, …) they are of."""
+
+    steps: list[np.ndarray]
+    values: list[np.ndarray]
+
+    def joined(self) -> tuple[np.ndarray, np.ndarray]:
+        """Steps and values, each one array."""
+        return np.concatenate(self.steps), np.concatenate(self.values)
+
+
+class Earlier(NamedTuple):
+    """The last state of an earlier phase, which ``resume=`` can take up."""
+
+    phase: int
+    step: int
+    state: PyTree
 
 
 class Position:
@@ -22,21 +43,39 @@ class Position:
         self.step = 0
         self.taken: list[int] = []  # steps of the phases before
         self.state: Any = None
-        self.history: dict[str, list[np.ndarray]] = {}
-        self.draws = KeptDraws(draw_bytes)
+        self.earlier: Earlier | None = None
+        self.terms: dict[str, list[np.ndarray]] = {}  # one value a step
+        self.reports: dict[str, Report] = {}
+        self.draws = RetainedDraws(draw_bytes)
         self.identity: dict[str, Any] | None = None  # of what the draws depend on
         self.best: Any = None
         self.best_nll = float("inf")
         self.waited = 0
         self.stopped = False
 
-    def record(self, terms: dict[str, np.ndarray]) -> None:
-        """Append to the history."""
+    def record(self, terms: History) -> None:
+        """Append to the history, one value a step."""
         for name, values in terms.items():
-            self.history.setdefault(name, []).append(values)
+            self.terms.setdefault(name, []).append(values)
 
-    def next_phase(self) -> None:
+    def report(self, reports: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
+        """Append values that are of some steps only."""
+        for name, (steps, values) in reports.items():
+            old = self.reports.setdefault(name, Report([], []))
+            old.steps.append(steps)
+            old.values.append(values)
+
+    def history(self) -> tuple[History, dict[str, tuple[np.ndarray, np.ndarray]]]:
+        """All terms, and all reports with their steps."""
+        terms = {name: np.concatenate(parts) for name, parts in self.terms.items()}
+        return terms, {name: report.joined() for name, report in self.reports.items()}
+
+    def next_phase(self, phase: Phase, following: Phase) -> None:
         """Go on to the next phase; what was best of the last has been taken up."""
+        if following.lengthens:
+            self.earlier = None
+        elif phase.lengthens:
+            self.earlier = Earlier(self.phase, self.step, to_host(self.state))
         self.taken = [*self.taken, self.step]
         self.phase, self.step, self.stopped = self.phase + 1, 0, False
         self.best, self.best_nll, self.waited = None, float("inf"), 0
@@ -46,25 +85,31 @@ class Position:
         arrays = pack(self.state, "state")
         if self.best is not None:
             arrays |= pack(self.best, "best")
-        self.history = {name: [np.concatenate(parts)] for name, parts in self.history.items()}
-        arrays |= {f"history/{name}": parts[0] for name, parts in self.history.items()}
+        if self.earlier is not None:
+            arrays |= pack(self.earlier.state, "earlier")
+        terms, reports = self.history()
+        self.terms = {name: [values] for name, values in terms.items()}
+        arrays |= {f"history/{name}": values for name, values in terms.items()}
+        for name, (steps, values) in reports.items():
+            arrays |= {f"report_steps/{name}": steps, f"reports/{name}": values}
         header = {
             "phase": self.phase, "step": self.step, "stopped": self.stopped,
             "best_nll": self.best_nll, "waited": self.waited, "best": self.best is not None,
-            "history": list(self.history), "taken": self.taken,
+            "history": list(terms), "reports": list(reports), "taken": self.taken,
+            "earlier": None if self.earlier is None else self.earlier[:2],
         }  # fmt: skip
         return arrays, header
 
 
 def restore(
-    found: Any,
+    stored: Any,
     path: Path,
-    state_template: Callable[[int], Any],
-    draw_template: Callable[[int], Any],
+    state_template: Callable[[int], PyTree],
+    draw_template: Callable[[int], PyTree],
     draw_bytes: int | None = None,
 ) -> Position:
     """The position a checkpoint holds, checked against the shapes this fit has."""
-    arrays, header, parts = found
+    arrays, header, parts = stored
     at = Position(draw_bytes)
     try:
         at.phase, at.step = int(header["phase"]), int(header["step"])
@@ -77,7 +122,14 @@ def restore(
         at.state = unpack(template, arrays, "state", path)
         if header["best"]:
             at.best = unpack(template, arrays, "best", path)
-        at.history = {name: [arrays[f"history/{name}"]] for name in header["history"]}
+        if header["earlier"] is not None:
+            phase, step = map(int, header["earlier"])
+            old = unpack(state_template(phase), arrays, "earlier", path)
+            at.earlier = Earlier(phase, step, to_host(old))
+        at.record({name: arrays[f"history/{name}"] for name in header["history"]})
+        at.report(
+            {n: (arrays[f"report_steps/{n}"], arrays[f"reports/{n}"]) for n in header["reports"]}
+        )
         if parts:
             draw = draw_template(at.phase)
             for part in parts:
@@ -89,7 +141,7 @@ def restore(
     return at
 
 
-def _unpack_draws(template: Any, part: dict[str, np.ndarray], path: Path) -> Draw:
+def _unpack_draws(template: PyTree, part: dict[str, np.ndarray], path: Path) -> Draw:
     count = min(array.shape[1] for array in part.values())
     sized = jax.tree.map(
         lambda a: jax.ShapeDtypeStruct((a.shape[0], count, *a.shape[1:]), a.dtype), template
@@ -97,7 +149,7 @@ def _unpack_draws(template: Any, part: dict[str, np.ndarray], path: Path) -> Dra
     return jax.tree.map(np.asarray, unpack(sized, part, "draws", path))
 
 
-def all_finite(tree: Any) -> bool:
+def all_finite(tree: PyTree) -> bool:
     """Whether no floating point number of a tree is NaN or infinite."""
     return all(
         bool(np.all(np.isfinite(np.asarray(a))))

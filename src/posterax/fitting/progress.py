@@ -47,7 +47,7 @@ class Bar:
         if self._progress is not None:
             self._progress.stop()
 
-    def phase(self, title: str, total: int, completed: int) -> None:
+    def phase(self, title: str, total: int | None, completed: int) -> None:
         """Begin a line."""
         if self._progress is not None:
             self._task = self._progress.add_task(

@@ -1,42 +1,46 @@
-"""One call of ``fit``: the loop over chunks, and what happens between them."""
+"""One call of ``fit``: the loop over phases and chunks of steps, and what happens between them."""
 
-import dataclasses
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
-from .._util.fingerprint import data_fingerprint, optimizer_fingerprint, settings_fingerprint
-from .._util.memory import refuse_beyond_memory
-from .._util.tree import named_leaves, same_structure, to_host, tree_bytes
+from .._util.memory import explain_out_of_memory, refuse_beyond_memory
+from .._util.tree import dtype_of, to_host, tree_bytes
 from ..files.container import pack
-from ..infer.base import Draw, Method, Phase
-from ..networks.parts import numbers_fingerprint
+from ..infer.base import Draw, History, Method, Phase
 from ..posteriors import Posterior
-from ..priors import ByPart
-from . import loop
+from ..posteriors.record import one_a_step
+from . import endings, loop
 from .callbacks import Event, StopFit
 from .checkpoint import Checkpoints
-from .endings import Endings
-from .position import Position, restore
-from .prepare import Prepared, make_start
+from .position import Position
+from .prepare import Prepared
 from .progress import Bar
-from .validation import Validation
+from .start import make_start
+from .validation import Validation, look, validation_steps
 
 CHUNK_SECONDS = 0.25  # between two looks at the outside
-SNAPSHOT_SECONDS = 5.0  # between two copies of the state kept against non-finite numbers
-MANY_ROWS, LONG_SECONDS = 10_000, 600.0  # from here on the cost of full batches is said
+SNAPSHOT_SECONDS = 5.0  # between two copies of the state against non-finite numbers
+MANY_ROWS, LONG_SECONDS = 10_000, 600.0  # from here on the cost of steps over all data is said
 STREAM_BATCHES = 16  # host batches that travel to the device together
+FOREVER = 2**31 - 1  # steps of a phase that runs until it is done
 
 
-class Run(Endings):
-    """One call of ``fit``."""
+class Snapshot(NamedTuple):
+    """A finite state on the host, and the step it is of."""
+
+    state: PyTree
+    step: int
+
+
+class Run:
+    """One call of ``fit``: what it was asked for, and where it is."""
 
     def __init__(
         self,
@@ -53,221 +57,129 @@ class Run(Endings):
         self.draw_bytes = draw_bytes
         self.watch, self.callbacks = watch, callbacks
         self.warned = self.told_to_stop = False
-        if init is not None and not method.takes_start:
-            raise ValueError(f"init: {type(method).__name__} {method.instead_of_init}")
+        name, needs = type(method).__name__, method.needs
+        if init is not None and needs.no_start is not None:
+            raise ValueError(f"init: {name} {needs.no_start}")
         self.start = make_start(init, ready.model)
         self.at = Position(draw_bytes)
-        self.phases = method.phases(ready.model, ready.plan)
+        self.phases = ready.phases
         self.checkpoints: Checkpoints | None = None
         self.saved, self.save_every = time.monotonic(), float("inf")
-        sampled = any(phase.keeps_draws for phase in self.phases)
-        if watch is not None and (sampled or method.counts == "nothing"):
+        sampled = any(self.retained(phase, 1) is not None for phase in self.phases)
+        if watch is not None and (sampled or needs.counts == "nothing"):
             why = "keeps draws" if sampled else "has its answer only at the end"
             raise ValueError(
-                f"validation is for methods that optimise; {type(method).__name__} {why}: "
+                f"validation is for methods that optimise; {name} {why}: "
                 "score its posterior with posterior.predict(x).log_prob(y)"
             )
         for phase in self.phases:
-            if phase.keeps_draws:
-                self._check_draws(phase)
+            self._check_draws(phase)
+
+    # -- draws
+
+    def retained(self, phase: Phase, steps: int) -> int | None:
+        """How many of the first steps leave a draw; ``None`` where a phase leaves none."""
+        count = phase.retained(steps, self.thin)
+        return None if count is None else int(count)
 
     def _check_draws(self, phase: Phase) -> None:
         """Refuse, before a long warm-up, draws that are none or more than memory holds."""
-        steps, chains = phase.length(), getattr(phase, "chains", 1)
-        kept = int(phase.kept(steps, self.thin))
-        if kept == 0:
+        steps, chains = phase.length() or FOREVER, getattr(phase, "chains", 1)
+        count = self.retained(phase, steps)
+        if count is None:
+            return
+        if count == 0:
             raise ValueError(f"thin={self.thin} keeps none of {steps} steps")
-        size = kept * chains * tree_bytes(self.ready.model.parameters)
-        self._refuse_draws(kept, chains, size)
+        self._refuse_draws(count, chains, count * chains * tree_bytes(self.ready.model.parameters))
 
-    def _refuse_draws(self, kept: int, chains: int, size: int) -> None:
+    def _refuse_draws(self, count: int, chains: int, size: int) -> None:
         size = size if self.draw_bytes is None else min(size, 2 * self.draw_bytes)
-        what = f"keeping {kept} draws of {chains} chains (see thin= and draw_bytes=)"
+        what = f"keeping {count} draws of {chains} chains (see thin= and draw_bytes=)"
         refuse_beyond_memory(what, size)
 
-    # -- where to begin
-
-    def continue_from(self, posterior: Posterior) -> None:
-        """Take up a finished fit of this session for more steps."""
-        if not isinstance(posterior, Posterior):
-            raise TypeError(f"resume must be a posterior, got {type(posterior).__name__}")
-        final = getattr(posterior.record, "final", None)
-        if not isinstance(final, Position):
-            raise ValueError(
-                "resume: this posterior does not hold its optimiser's state (it was loaded from "
-                "a file); pass it as init=, or fit with checkpoint="
-            )
-        template = self._template(final.phase)
-        same = posterior.record.method == type(self.method).__name__
-        same = same and same_structure(template, final.state)
-        if not same or _shapes(template) != _shapes(final.state):
-            raise ValueError(
-                f"resume: this posterior is of another model or method ({posterior.record.method});"
-                " continue with the same ones, or pass it as init="
-            )
-        self._refuse_mixed(final)
-        at = self.at
-        at.phase, at.step, at.state = final.phase, final.step, final.state
-        earlier = self.phases[final.phase].reopened(final.state)
-        if earlier is not None:
-            at.phase, at.step, at.state = final.phase - 1, final.taken[-1], earlier
-        at.taken = final.taken[: at.phase]
-        at.state = jax.device_put(at.state)
-        at.history = {name: list(parts) for name, parts in final.history.items()}
-        at.draws = final.draws.continued(self.draw_bytes)
-        plan = self.ready.plan
-        # a training that Ctrl-C ended has phases after it, of which no step was taken
-        begun = earlier is not None or at.phase == len(self.phases) - 1
-        steps, before = (jnp.asarray(n, jnp.int32) for n in (at.step, at.step if begun else 0))
-        plan = dataclasses.replace(plan, steps=plan.steps + steps, before=before)
-        self.ready = self.ready._replace(plan=plan)
-        self.phases = self.method.phases(self.ready.model, plan)
-        at.stopped = bool(self.phases[at.phase].done(at.state))  # nothing more to do
-
-    def _refuse_mixed(self, final: Position) -> None:
-        """Draws of two posteriors are draws of neither."""
-        if final.identity is None:
-            return
-        mine, target = self._identity(), ("where", "fixed weights", "prior", "likelihood", "data")
-        other = [name for name in target if mine[name] != final.identity[name]]
-        if other:
-            raise ValueError(
-                f"resume: these draws are for another {' and '.join(other)}, and more of them "
-                "would be a mixture of two posteriors; pass it as init="
-            )
-
-    def _identity(self) -> dict[str, Any]:
-        """What the result of this fit depends on, by fingerprints."""
-        rows, model = self.ready.data, self.ready.model
-        names, rest = model.chosen()
-        bayesian = list(named_leaves(model.bayesian(model.parameters)))
-        # a prior around the network's own weights
-        centres = [a for a in jax.tree.leaves(model.priors.network) if isinstance(a, jax.Array)]
-        around = centres if isinstance(model.prior, ByPart) else []
-        return {
-            "model": model.network.fingerprint(widths=True),
-            "where": None if rest == "none" else [rest, bayesian, names],
-            "fixed weights": numbers_fingerprint((model.network.frozen(), around)),
-            "prior": settings_fingerprint(self.ready.model.prior),
-            "likelihood": settings_fingerprint(self.ready.model.likelihood),
-            "method": self.method.identity(),
-            "optimizer": optimizer_fingerprint(getattr(self.method, "optimizer", None)),
-            "key": np.asarray(jax.random.key_data(self.key)).tolist(),
-            "data": "stream" if rows is None else data_fingerprint(rows),
-            "examples": float(self.ready.plan.total),
-            "batch_size": self.ready.plan.batch_size,
-            "augment": self.ready.augment and settings_fingerprint(self.ready.augment),
-            "thin": self.thin,
-        }
-
-    def keep(self, directory: str | Path, every: float) -> None:
-        """Use a checkpoint directory, and go on from what it holds."""
-        self.checkpoints = Checkpoints(directory, self._identity())
-        self.save_every = every
-        found = self.checkpoints.load()
-        if found is None:
-            if self.at.draws:  # those of the posterior that is resumed
-                self.checkpoints.add_draws(pack(self.at.draws.joined(), "draws"))
-            return
-        self.at = restore(
-            found, self.checkpoints.path, self._template, self._draw_template, self.draw_bytes
-        )
-
-    def _template(self, phase: int) -> Any:
-        """Shapes of a phase's state: what its predecessors hand on, without computing it."""
-        previous: Any = self.start
-        if phase >= len(self.phases):
-            raise IndexError(f"phase {phase} of {len(self.phases)}")
-        for one in self.phases[: phase + 1]:
-            previous = eqx.filter_eval_shape(
-                lambda p, previous, data, key: p.init(previous, data, key),
-                one, previous, self.ready.data, self.key,
-            )  # fmt: skip
-        return previous
-
-    def _draw_template(self, phase: int) -> Any:
-        window = self._window(0, 1)
-        state = self._template(phase)
-        return loop.abstract_info(self.phases[phase], state, window, self.key)[0].draw
-
-    # -- the loop
+    # -- phases
 
     def all_phases(self, bar: Bar, interrupted: Callable[[], bool]) -> Posterior:
         """Every phase in order, then the posterior."""
         at = self.at
+        if at.state is None:
+            at.state = self.first_state(self.phases[0])
         while True:
-            phase = self.phases[at.phase]
-            _, run_key = jax.random.split(jax.random.fold_in(self.key, at.phase))
-            if at.state is None:
-                at.state = self._first_state(phase)
-            last = at.phase == len(self.phases) - 1
-            whole = self._steps(phase, run_key, bar, interrupted, last)
-            if whole and not self.told_to_stop:
-                self._refuse_trouble(phase, last)
+            phase, last = self.phases[at.phase], at.phase == len(self.phases) - 1
+            complete = self._steps(phase, bar, interrupted)
+            if complete and not self.told_to_stop:
+                endings.refuse_stuck(self, phase, last)
             if last:
-                return self._finish(phase, whole)
-            if not whole:
-                return self._cut_short(phase)
-            if self.told_to_stop and not phase.stands_alone:
-                self._save()
+                return endings.finish(self, phase, complete)
+            if not complete:
+                return endings.cut_short(self, phase)
+            if self.told_to_stop and phase.finishes != "to stop":
+                self.save()
                 raise StopFit(f"stopped while {phase.title}, before there is a posterior")
             self.told_to_stop = False
-            at.next_phase()
-            following = self.phases[at.phase]
-            init_key, _ = jax.random.split(jax.random.fold_in(self.key, at.phase))
-            at.state = loop.start_phase(following, at.state, self.ready.data, init_key)
-            self._save()
+            following = self.phases[at.phase + 1]
+            at.next_phase(phase, following)
+            init_key, _ = self._keys()
+            at.state = loop.hand_over(phase, following, at.state, self.ready.data, init_key)
+            self.save()
 
-    def _steps(
-        self, phase: Phase, key: jax.Array, bar: Bar, interrupted: Callable[[], bool], last: bool
-    ) -> bool:
+    def _keys(self) -> jax.Array:
+        """The keys of a phase's start and of its steps."""
+        return jax.random.split(jax.random.fold_in(self.key, self.at.phase))
+
+    def first_state(self, phase: Phase) -> PyTree:
+        """The state before the very first step."""
+        init_key, _ = self._keys()
+        with self._explain_memory(phase):
+            return loop.first_state(phase, self.start, self.ready.data, init_key)
+
+    def prefix(self, phase: Phase) -> str:
+        """What names of the history begin with: nothing, in the last phase."""
+        return "" if phase is self.phases[-1] else f"{phase.title}/"
+
+    # -- steps
+
+    def _steps(self, phase: Phase, bar: Bar, interrupted: Callable[[], bool]) -> bool:
         """Run one phase; ``False`` when it was interrupted."""
         at, total = self.at, phase.length()
-        prefix = "" if last else f"{phase.title}/"
         bar.phase(phase.title, total, at.step)
+        total = FOREVER if total is None else total
+        last = phase is self.phases[-1]
         if at.step >= total or at.stopped:
             return True
         if at.step == 0 and not last and bool(phase.done(at.state)):  # nothing to do from here
             return True
         # what is donated must belong to nobody else
         at.state = jax.tree.map(lambda a: jnp.array(a, copy=True), at.state)
-        told = self._told(phase, key)
-        rows, draw_rows = loop.capacity(told[0])
-        buffers = loop.make_buffers(told, rows, draw_rows)
-        looks = self._looks(total) if phase.validated else []
-        # the very first state can be made again; any other is kept on the host
+        buffers, rows, draw_rows = self._buffers(phase)
+        looks = validation_steps(self, phase, total)
+        # the very first state can be made again; any other is copied to the host
         fresh = at.phase == 0 and at.step == 0
-        safe = None if fresh else (to_host(at.state), at.step)
+        safe = None if fresh else Snapshot(to_host(at.state), at.step)
         safe_time, length = time.monotonic(), 1
         while at.step < total and not at.stopped:
-            look = next((s for s in looks if s > at.step), total)
-            stop = min(at.step + min(length, rows), look, total)
-            stop = self._within(phase, stop, draw_rows)
-            if stop - at.step > loop.PERIOD and stop not in (look, total):
-                stop -= stop % loop.PERIOD  # whole blocks, for a device that runs in blocks
+            next_look = next((s for s in looks if s > at.step), total)
+            stop = self._chunk_end(phase, length, rows, draw_rows, next_look, total)
             began = time.monotonic()
-            chunk = self._chunk(phase, key, at.step, stop, buffers)
+            chunk = self.chunk(phase, at.step, stop, buffers)
             buffers, at.state = chunk.buffers, chunk.state
             taken, done = int(chunk.taken), bool(chunk.done)
             seconds = time.monotonic() - began
-            terms, sound = self._terms(chunk, prefix)
-            before, at.step = at.step, at.step + sound
-            if sound < taken:
-                self._not_finite(phase, key, prefix, terms, safe, buffers)
-            new = self._collect(phase, prefix, terms, buffers.draws, before)
+            before = at.step
+            terms, new = self._record(phase, chunk, safe)
             if at.step in looks:
-                self._look(phase, prefix)
+                look(self, phase)
             at.stopped = at.stopped or done
-            bar.update(at.step, self._shown(prefix, terms))
+            bar.update(at.step, self._shown(phase, terms))
             now = time.monotonic()
             if now - safe_time > SNAPSHOT_SECONDS:
-                safe, safe_time = (to_host(at.state), at.step), now
+                safe, safe_time = Snapshot(to_host(at.state), at.step), now
             if now - self.saved > self.save_every:
-                self._save()
+                self.save()
             end = at.step if done else total
             self._tell(Event(phase.title, at.step, end, terms, self._news(phase, new)))
             if interrupted():
-                self._save()
+                self.save()
                 return at.step >= total
             length = 8  # the first chunk compiles, so it says nothing about speed
             if before:
@@ -277,86 +189,87 @@ class Run(Endings):
             at.state = at.state if at.best is None else jax.device_put(at.best)
         return True
 
-    def _within(self, phase: Phase, stop: int, draw_rows: int) -> int:
-        """The last step before ``stop`` up to which the buffer holds all draws."""
-        if not draw_rows:
-            return stop
-        kept = np.asarray(phase.kept(np.arange(self.at.step, stop + 1), self.thin))
-        return self.at.step + int(np.searchsorted(kept, kept[0] + draw_rows, "right")) - 1
+    def _buffers(self, phase: Phase) -> tuple[loop.Buffers, int, int]:
+        """Room for a chunk's history and draws, how many steps and how many draws it holds."""
+        window = self.window(self.at.step, self.at.step + 1)
+        shapes = loop.abstract_info(phase, self.at.state, window, self._keys()[1])
+        draw = shapes[0].draw
+        if draw is not None:  # by their shapes, which the chains' count may not have told
+            count = self.retained(phase, phase.length() or FOREVER) or 0
+            chains = jax.tree.leaves(draw)[0].shape[0]
+            self._refuse_draws(count, chains, count * tree_bytes(draw))
+        rows, draw_rows = loop.capacity(shapes[0])
+        return loop.make_buffers(shapes, rows, draw_rows), rows, draw_rows
 
-    def _tell(self, event: Event) -> None:
-        """Call the callbacks; one of them may end the fit."""
-        try:
-            for callback in self.callbacks:
-                callback(event)
-        except StopFit:
-            # a training that was ended so hands on to phases that end by themselves; the callback
-            # would say the same again, and leave them without a spread or most of the data
-            if not self._ended_early():
-                self.at.stopped = self.told_to_stop = True
+    def _chunk_end(
+        self, phase: Phase, length: int, rows: int, draw_rows: int, next_look: int, total: int
+    ) -> int:
+        """The step at which the next chunk stops, so that buffers hold all that it gives."""
+        now = self.at.step
+        stop = min(now + min(length, rows), next_look, total)
+        if draw_rows:
+            counts = np.asarray(phase.retained(np.arange(now, stop + 1), self.thin))
+            stop = now + int(np.searchsorted(counts, counts[0] + draw_rows, "right")) - 1
+        if stop - now > loop.PERIOD and stop not in (next_look, total):
+            stop -= stop % loop.PERIOD  # whole blocks, for a device that runs in blocks
+        return stop
 
-    def _ended_early(self) -> bool:
-        """Whether a training before this phase was not whole; as a checkpoint knows it too."""
-        before = zip(self.phases, self.at.taken, strict=False)
-        return any(phase.stands_alone and taken < phase.length() for phase, taken in before)
-
-    def _chunk(
-        self, phase: Phase, key: jax.Array, start: int, stop: int, buffers: loop.Buffers
-    ) -> loop.Chunk:
-        window = self._window(start, stop)
+    def chunk(self, phase: Phase, start: int, stop: int, buffers: loop.Buffers) -> loop.Chunk:
+        """Steps ``start … stop−1``, fewer where a stream or the phase ends before."""
+        window = self.window(start, stop)
         if self.ready.stream is not None:
             stop = min(stop, start + STREAM_BATCHES)
         fixed = (
-            phase, window, key, jnp.asarray(start, jnp.int32), jnp.asarray(stop, jnp.int32),
-            self.thin, loop.block_length(phase),
+            phase, window, self._keys()[1], jnp.asarray(start, jnp.int32),
+            jnp.asarray(stop, jnp.int32), self.thin, loop.block_length(phase),
         )  # fmt: skip
-        with self._explain(phase):
+        with self._explain_memory(phase):
             chunk = loop.run_chunk(fixed, self.at.state, buffers)
             chunk.taken.block_until_ready()
         return chunk
 
-    def _window(self, start: int, stop: int) -> Any:
+    def window(self, start: int, stop: int) -> Any:
         """The data of a chunk: all of it, or the next batches of a stream."""
         stream = self.ready.stream
         if stream is None:
             return self.ready.data
-        dtype = jax.tree.leaves(self.ready.model.parameters)[0].dtype
+        dtype = dtype_of(self.ready.model.parameters)
         stop, inner = min(stop, start + STREAM_BATCHES), self.ready.plan.targets.inner
         return stream.window(start, stop, STREAM_BATCHES, inner, dtype, self.ready.augment)
 
-    def _terms(self, chunk: loop.Chunk, prefix: str) -> tuple[dict[str, np.ndarray], int]:
-        """The history of a chunk up to the first row that is not finite, and how many are."""
-        at, taken = self.at, int(chunk.taken)
-        last = {
-            name: at.history[prefix + name][-1][-1]
-            for name in chunk.buffers.reports
-            if prefix + name in at.history
+    # -- between chunks
+
+    def _record(
+        self, phase: Phase, chunk: loop.Chunk, safe: Snapshot | None
+    ) -> tuple[History, Draw | None]:
+        """Add what a chunk gave to history and draws: its terms a step, and its draws."""
+        at, prefix, taken = self.at, self.prefix(phase), int(chunk.taken)
+        start = at.step
+        terms = loop.terms_of(chunk.buffers, taken)
+        reports = loop.reports_of(chunk.buffers, start, taken)
+        sound, bad = _sound_steps(terms, reports, start, taken)
+        at.step = start + sound
+        at.record({prefix + name: values[:sound] for name, values in terms.items()})
+        at.report(
+            {
+                prefix + name: (steps[steps < at.step], values[steps < at.step])
+                for name, (steps, values) in reports.items()
+            }
+        )
+        if bad is not None:
+            endings.not_finite(self, phase, bad, safe, chunk.buffers)
+        draws = self._add_draws(phase, chunk.buffers.draws, start)
+        dense = {
+            name: one_a_step(at.reports[prefix + name].joined(), start, at.step) for name in reports
         }
-        terms = loop.history(chunk.buffers, at.step, taken, last)
-        bad = np.flatnonzero(~np.all([np.isfinite(column) for column in terms.values()], axis=0))
-        sound = int(bad[0]) if len(bad) else taken
-        return {name: column[: sound + 1] for name, column in terms.items()}, sound
+        return terms | dense, draws
 
-    def _told(self, phase: Phase, key: jax.Array) -> Any:
-        """What a step will tell, by shape; draws that cannot be held are refused here."""
-        window = self._window(self.at.step, self.at.step + 1)
-        told = loop.abstract_info(phase, self.at.state, window, key)
-        draw = told[0].draw
-        if draw is not None:
-            kept = int(phase.kept(phase.length(), self.thin))
-            chains = jax.tree.leaves(draw)[0].shape[0]
-            self._refuse_draws(kept, chains, kept * tree_bytes(draw))
-        return told
-
-    def _collect(
-        self, phase: Phase, prefix: str, terms: Any, draws: Draw | None, before: int
-    ) -> Draw | None:
-        """Add to history and draws what a chunk gave; returns its draws, (chain, draw, …)."""
+    def _add_draws(self, phase: Phase, draws: Draw | None, before: int) -> Draw | None:
+        """The draws since step ``before``, (chain, draw, …), put to the others."""
         at = self.at
-        at.record({prefix + name: values for name, values in terms.items()})
-        count = 0
-        if draws is not None:
-            count = int(phase.kept(at.step, self.thin) - phase.kept(before, self.thin))
+        if draws is None:
+            return None
+        count = (self.retained(phase, at.step) or 0) - (self.retained(phase, before) or 0)
         if not count:
             return None
         # buffers are (draw, chain, …); posteriors have (chain, draw, …)
@@ -378,11 +291,39 @@ class Run(Endings):
 
         return posterior
 
+    def _tell(self, event: Event) -> None:
+        """Call the callbacks; one of them may end the fit."""
+        try:
+            for callback in self.callbacks:
+                callback(event)
+        except StopFit:
+            # a training that was ended so hands on to phases that end by themselves; the callback
+            # would say the same again, and leave them without a spread or most of the data
+            if not self._ended_early():
+                self.at.stopped = self.told_to_stop = True
+
+    def _ended_early(self) -> bool:
+        """Whether a training before this phase was cut short; as a checkpoint knows it too."""
+        before = zip(self.phases, self.at.taken, strict=False)
+        return any(
+            phase.finishes == "to stop" and taken < (phase.length() or 0) for phase, taken in before
+        )
+
+    def _shown(self, phase: Phase, terms: History) -> History:
+        """What the progress bar shows."""
+        prefix, history = self.prefix(phase), self.at.terms
+        watched = history.get(f"{prefix}validation_nll")
+        shown = terms if watched is None else terms | {"validation": watched[-1]}
+        if "divergences" in terms:  # all of them: a mean of the last few says nothing
+            total = sum(part.sum() for part in history[f"{prefix}divergences"])
+            shown = shown | {"divergences": np.array([total])}
+        return shown
+
     def _warn_of_cost(self, phase: Phase, seconds: float, total: int) -> None:
         """Say once where steps over all data will take long, and what takes minibatches."""
         left = (total - self.at.step) * seconds
         rows = 0 if self.ready.data is None else int(self.ready.data.count)
-        if self.warned or not phase.full_batch or rows < MANY_ROWS or left < LONG_SECONDS:
+        if self.warned or not phase.plan.all_data or rows < MANY_ROWS or left < LONG_SECONDS:
             return
         self.warned = True
         name = type(self.method).__name__
@@ -393,43 +334,35 @@ class Run(Endings):
             UserWarning, stacklevel=2,
         )  # fmt: skip
 
-    # -- validation
+    def _explain_memory(self, phase: Phase) -> Any:
+        size = tree_bytes(self.at.state if self.at.state is not None else self.ready.model)
+        return explain_out_of_memory(f"{phase.title} with a state of {size:,} bytes", 3 * size)
 
-    def _looks(self, total: int) -> list[int]:
-        if self.watch is None:
-            return []
-        every = max(1, round(self.watch.every * int(self.ready.plan.batches)))
-        return [*range(every, total, every), total]
-
-    def _look(self, phase: Phase, prefix: str) -> None:
-        """Validation NLL at this point; keeps the best state and counts the looks without one."""
-        assert self.watch is not None
-        at = self.at
-        posterior = phase.finish(at.state, None)
-        predictive = posterior.predict(self.watch.x, samples=self.watch.samples, key=self.key)
-        nll = -float(np.average(predictive.log_prob(self.watch.y), weights=self.watch.weight))
-        found = {"nll": nll, "step": at.step}
-        at.record({f"{prefix}validation_{name}": np.array([v]) for name, v in found.items()})
-        patience = self.watch.patience if phase.improves else None
-        if nll < at.best_nll:
-            at.best_nll, at.waited = nll, 0
-            if patience is not None:
-                at.best = to_host(at.state)
-        else:
-            at.waited += 1
-        at.stopped = patience is not None and at.waited >= patience
-
-    def _shown(self, prefix: str, terms: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        watched = self.at.history.get(f"{prefix}validation_nll")
-        shown = terms if watched is None else terms | {"validation": watched[-1]}
-        if "divergences" in terms:  # all of them: a mean of the last few says nothing
-            parts = self.at.history[f"{prefix}divergences"]
-            shown = shown | {"divergences": np.array([sum(part.sum() for part in parts)])}
-        return shown
+    def save(self) -> None:
+        """Write the checkpoint, where there is to be one."""
+        self.saved = time.monotonic()
+        if self.checkpoints is not None:
+            self.checkpoints.save(*self.at.packed())
 
 
-def _shapes(tree: Any) -> list[tuple[int, ...]]:
-    return [tuple(leaf.shape) for leaf in jax.tree.leaves(tree)]
+def _sound_steps(
+    terms: History, reports: dict[str, tuple[np.ndarray, np.ndarray]], start: int, taken: int
+) -> tuple[int, str | None]:
+    """How many steps of a chunk come before the first number that is not finite; and its name."""
+    first = {
+        name: int(bad[0])
+        for name, values in terms.items()
+        if len(bad := np.flatnonzero(~np.isfinite(values)))
+    }
+    first |= {
+        name: int(steps[bad[0]]) - start
+        for name, (steps, values) in reports.items()
+        if len(bad := np.flatnonzero(~np.isfinite(values)))
+    }
+    if not first:
+        return taken, None
+    name = min(first, key=lambda name: first[name])
+    return first[name], name
 
 
 def _next_length(taken: int, seconds: float) -> int:

@@ -1,10 +1,17 @@
-"""Held-out data to watch a fit with."""
+"""Held-out data to watch a fit with, and when to stop it."""
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from .._util.checks import above_zero, whole_number
+from .._util.tree import to_host
 from ..data import check_finite, unpack
+from ..infer.base import Phase
 from ..model import Model
+
+if TYPE_CHECKING:
+    from .run import Run
 
 
 class Validation(NamedTuple):
@@ -49,3 +56,35 @@ def check_validation(validation: Any, model: Model) -> Validation | None:
             whole_number("validation patience", watch.patience)
         watch = watch._replace(x=x, y=y, weight=weight)
     return watch
+
+
+def validation_steps(run: "Run", phase: Phase, total: int) -> list[int]:
+    """The steps of a phase after which held-out data is looked at."""
+    if run.watch is None or phase.finishes == "at the end":
+        return []
+    every = max(1, round(run.watch.every * int(run.ready.plan.batches)))
+    return [*range(every, total, every), total]
+
+
+def look(run: "Run", phase: Phase) -> None:
+    """Validation NLL at this point; remembers the best state, and when to give up."""
+    at, watch = run.at, run.watch
+    assert watch is not None
+    posterior = phase.finish(at.state, None)
+    predictive = posterior.predict(watch.x, samples=watch.samples, key=run.key)
+    nll = -float(np.average(predictive.log_prob(watch.y), weights=watch.weight))
+    prefix = run.prefix(phase)
+    at.record(
+        {
+            f"{prefix}validation_nll": np.array([nll]),
+            f"{prefix}validation_step": np.array([at.step]),
+        }
+    )
+    patience = watch.patience if phase.finishes == "to stop" else None
+    if nll < at.best_nll:
+        at.best_nll, at.waited = nll, 0
+        if patience is not None:
+            at.best = to_host(at.state)
+    else:
+        at.waited += 1
+    at.stopped = patience is not None and at.waited >= patience

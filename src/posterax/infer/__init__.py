@@ -1,6 +1,6 @@
 """Inference methods, one file each, on one contract (see ``base``)."""
 
-from .base import Draw, Info, Method, Phase, Plan, Start
+from .base import Draw, Info, Method, Needs, Phase, Plan, Start
 from .chains.hamiltonian import HMC, NUTS
 from .chains.metropolis import Metropolis
 from .chains.microcanonical import MCLMC
@@ -44,6 +44,7 @@ __all__ = [
     "MaximumLikelihood",
     "Method",
     "Metropolis",
+    "Needs",
     "Phase",
     "Plan",
     "SimulatedAnnealing",

@@ -27,6 +27,11 @@ class Elementwise(optax.GradientTransformation):
     """A transformation that treats every weight alone, whatever array it is in."""
 
 
+def is_elementwise(optimizer: optax.GradientTransformation | None) -> bool:
+    """Whether an optimiser, by default our Adam, treats every weight alone."""
+    return optimizer is None or isinstance(optimizer, Elementwise)
+
+
 def adam(
     rate: Callable[[jax.Array], Any], b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
 ) -> Elementwise:

@@ -1,37 +1,43 @@
 """The contract of inference methods.
 
-A method is a frozen set of hyperparameters. ``method.phases(model, plan)`` gives its phases in
-order; each phase is pure and jittable, and ``px.fit`` runs them all with its one loop. Whoever
-has read one method has read them all.
+A method is a frozen set of hyperparameters. It declares what it needs of a fit in one value
+(``needs``) and gives its phases in order. A phase is pure and jittable: ``init``, ``step``,
+``done``, and ``hand_over`` to the next one or, of the last, ``finish``. ``px.fit`` runs them all
+with one loop. Whoever has read one method has read them all.
 """
 
-from typing import Any, ClassVar, Literal, NamedTuple
+import dataclasses
+import typing
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
+from jaxtyping import PyTree
 
-from .._util.checks import above_zero
+from .._util.tree import dtype_of
 from ..data import Batch, Data
 from ..model import Model, Parameters
 from ..posteriors import Posterior
 from ..predictive import Targets
-from .adam import adam
+
+History = dict[str, np.ndarray]
 
 
 class Plan(eqx.Module):
     """What a method may know of the fit: arrays, so that another number compiles nothing."""
 
-    total: Any  # N, the sum of the weights
-    batches: Any  # M, minibatches per epoch
-    steps: Any  # all steps: of optimisation, or retained per chain
+    total: jax.Array  # N, the sum of the weights
+    batches: jax.Array  # M, minibatches per epoch
+    steps: jax.Array  # all steps: of optimisation, or retained per chain
     batch_size: int = eqx.field(static=True)
     targets: Targets = eqx.field(static=True)
     # how many of the last phase's steps an earlier fit took, which this one continues
-    before: Any = eqx.field(default_factory=lambda: jnp.zeros((), jnp.int32))
-    inputs: Any = None  # a minibatch of the inputs by shape and type
+    before: jax.Array = eqx.field(default_factory=lambda: jnp.zeros((), jnp.int32))
+    inputs: PyTree = None  # a minibatch of the inputs by shape and type
+    all_data: bool = eqx.field(static=True, default=False)  # whether a step sees all, or a batch
+    members: int = eqx.field(static=True, default=1)  # of the ensemble that runs it under vmap
 
 
 class Draw(NamedTuple):
@@ -49,12 +55,28 @@ class Info(NamedTuple):
 
 
 class Start(NamedTuple):
-    """What the first phase finds as its predecessor."""
+    """What a phase begins with: the network's own weights, the user's ``init=``, or what the phase
+    before hands over, with what it has tuned for this one (a metric, a step size, a curvature)."""
 
     parameters: Parameters
-    state: Any
+    state: PyTree
     posterior: Posterior | None
-    given: bool  # whether the user gave a start, or these are the network's own initial weights
+    given: bool | jax.Array  # whether someone gave a start, or these are initial weights
+    tuned: PyTree = None
+
+
+class Needs(NamedTuple):
+    """What a method, with its present settings, asks of a fit."""
+
+    counts: Literal["epochs", "steps", "nothing"] = "epochs"
+    steps: int = 1000  # where it counts steps and the user names none
+    all_data: bool = False  # whether each step sees all of it, or a minibatch
+    batches: int = 1  # minibatches in an epoch, at least
+    discrete: bool = False  # whether weights may take finitely many values
+    elementwise: bool = False  # whether it does not matter which array a weight is in
+    mixes: bool = False  # whether posteriors of several such fits make one mixture
+    no_start: str | None = None  # why ``init=`` means nothing to it, and what to do instead
+    no_points: str | None = None  # why it cannot train weights that have no prior
 
 
 class Phase(eqx.Module):
@@ -64,37 +86,28 @@ class Phase(eqx.Module):
     plan: Plan
 
     title: ClassVar[str] = "fitting"
-    full_batch: ClassVar[bool] = False
-    keeps_draws: ClassVar[bool] = False
-    validated: ClassVar[bool] = True  # whether held-out data is looked at on the way
-    improves: ClassVar[bool] = True  # whether to stop where held-out data gets no better
-    # whether any of its states will do: for the phases after it, and as a posterior of its own
-    stands_alone: ClassVar[bool] = False
+    axis: ClassVar[str | None] = None  # the field with the size of the states' leading axis
+    # at which steps ``finish`` gives a posterior: at the end; at any, to look at on the way; or at
+    # any, to stop by as well
+    finishes: ClassVar[Literal["at the end", "to look", "to stop"]] = "to stop"
+    lengthens: ClassVar[bool] = True  # whether ``resume=`` takes more of its steps
 
-    def length(self) -> int:
-        """Number of steps; 0 makes the phase atomic (``init`` alone, redone whole on resume)."""
+    def length(self) -> int | None:
+        """Number of steps at most; ``None`` runs until ``done``."""
         return int(self.plan.steps)
 
-    def kept(self, steps: Any, thin: int) -> Any:
-        """How many of the first ``steps`` steps leave a draw, where ``fit`` keeps one in ``thin``.
-
-        ``steps`` is a number or an array of them, known or traced.
-        """
-        return steps // thin
-
-    def init(self, previous: Any, data: Data | None, key: jax.Array) -> Any:
-        """The state before the first step, from the previous phase's last state."""
+    def init(self, start: Start, data: Data | None, key: jax.Array) -> PyTree:
+        """The state before the first step."""
         raise NotImplementedError
 
-    def step(self, state: Any, batch: Batch, key: jax.Array) -> tuple[Any, Info]:
+    def step(self, state: Any, batch: Batch, key: jax.Array) -> tuple[PyTree, Info]:
         """One step."""
         raise NotImplementedError
 
     def report(self, state: Any, key: jax.Array) -> dict[str, jax.Array]:
         """Terms of the history that cost a pass of their own over the weights.
 
-        They are computed before every sixteenth step only (``key`` is that step's) and stay the
-        same in the history until the next.
+        They are computed before every sixteenth step only; ``key`` is that step's.
         """
         return {}
 
@@ -102,101 +115,82 @@ class Phase(eqx.Module):
         """Whether to stop before ``length`` steps."""
         return jnp.zeros((), bool)
 
-    def reopened(self, state: Any) -> Any:
-        """The state of the phase before, where ``resume`` means more of its steps; or ``None``."""
+    def retained(self, steps: Any, thin: int) -> Any:
+        """How many of the first ``steps`` steps leave a draw, where ``fit`` keeps one in ``thin``.
+
+        ``steps`` is a number or an array of them, on the host or traced. ``None``: this phase
+        leaves no draws.
+        """
         return None
 
-    def blame(self, state: Any, term: str) -> str:
-        """Which part of the objective a non-finite term is, and what to try."""
+    def hand_over(self, state: Any) -> Start:
+        """What the next phase starts from."""
+        raise NotImplementedError
+
+    def explain(self, state: Any, history: History, term: str | None = None) -> str | None:
+        """What went wrong, and what to change.
+
+        With ``term``, a number of the history that is not finite: which part of the objective it
+        is. Without, at the end of the phase: why it was for nothing, or ``None``.
+        """
+        if term is None:
+            return None
         part = {"nll": "likelihood (nll)"}.get(term, term)
         return f"{part}: check the scale of the data and lower the learning rate"
 
-    def trouble(self, terms: dict[str, np.ndarray]) -> str | None:
-        """What is wrong with a phase that ran to its end, by its history, and what to change."""
-        return None
-
     def finish(self, state: Any, draws: Draw | None) -> Posterior:
-        """The posterior (of the last phase); draws have axes (chain, draw, …).
-
-        Without draws it is called during the fit as well, to validate: keep it pure.
-        """
+        """The posterior (of the last phase); draws have axes (chain, draw, …)."""
         raise NotImplementedError
 
 
 class Method(eqx.Module):
     """A frozen set of hyperparameters."""
 
-    counts: ClassVar[Literal["epochs", "steps", "nothing"]] = "epochs"
-    default_steps: ClassVar[int] = 1000
-    full_batch: ClassVar[bool] = False
-    kinds: ClassVar[tuple[str, ...]] = ("regression", "counts", "classification")  # it can do
-    takes_start: ClassVar[bool] = True  # whether ``init=`` means anything to it
-    takes_points: ClassVar[bool] = True  # whether it can train weights that have no prior
-    takes_discrete: ClassVar[bool] = False  # whether weights may take finitely many values
-    minibatches: ClassVar[bool] = False  # whether it needs more than one in an epoch
-    instead_of_init: ClassVar[str] = "makes its own starts; leave init out"
+    @property
+    def needs(self) -> Needs:
+        """What it asks of a fit."""
+        return Needs()
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
-        """The phases in order."""
+        """The phases in order, or why the model cannot have them."""
         raise NotImplementedError
-
-    def label(self) -> str:
-        """What errors call it."""
-        return type(self).__name__
 
     def identity(self) -> str:
         """What a checkpoint knows this method by: any other setting must change it."""
         return repr(self)
 
 
-def batch_nll(
-    model: Model, params: Parameters, state: Any, batch: Batch, key: jax.Array
-) -> tuple[jax.Array, Any]:
-    """Σ weight · −log p(y | x, w) over a minibatch, training; and the network's new state."""
-    outputs, state = model.apply(params, state, batch.x, key, training=True)
-    log_p = model.likelihood_of(params, outputs, batch.x, batch.y)
-    return -jnp.sum(batch.weight * log_p), state
+M = TypeVar("M", bound=Method)
+Count = typing.Annotated[int, "traced"]  # a whole number that nothing in Python branches on
 
 
-def mean_nll(total: jax.Array, batch: Batch) -> jax.Array:
-    """A minibatch's NLL per data point, for people to read."""
-    mass = jnp.sum(batch.weight)
-    return total / jnp.where(mass > 0, mass, 1)
+def with_arrays(method: M, model: Model) -> M:
+    """The method with its numbers as arrays in the model's precision.
 
+    Arrays are arguments of a compiled program, so that another learning rate compiles nothing.
+    Fields that are annotated as ``float`` (or with one among others) and as ``Count`` become
+    arrays; strings, flags, functions and plain ints stay what Python branches on.
 
-def make_optimizer(
-    optimizer: optax.GradientTransformation | None,
-    learning_rate: Any,
-    schedule: str,
-    plan: Plan,
-) -> optax.GradientTransformation:
-    """The user's optimiser, or Adam whose rate follows the schedule over all steps."""
-    if optimizer is not None:
-        return optimizer
-
-    return adam(lambda step: rate_at(learning_rate, schedule, plan, step))
-
-
-def rate_at(learning_rate: Any, schedule: str, plan: Plan, step: jax.Array) -> jax.Array:
-    """The learning rate at a step: it falls to zero over the fit, or stays as it is."""
-    if schedule == "constant":
-        return learning_rate
-    done = jnp.minimum(step / jnp.maximum(plan.steps, 1), 1.0)
-    return learning_rate * 0.5 * (1 + jnp.cos(jnp.pi * done))
-
-
-def check_optimizer(optimizer: Any, learning_rate: Any, schedule: str) -> None:
-    """Refuse what ``make_optimizer`` cannot use, by name."""
-    if optimizer is not None and not isinstance(optimizer, optax.GradientTransformation):
-        raise TypeError(
-            "optimizer must be an optax transformation such as optax.adam(1e-3), got "
-            f"{type(optimizer).__name__}"
-        )
-    above_zero("learning_rate", learning_rate)
-    choose("schedule", schedule, ("cosine", "constant"))
-
-
-def choose(name: str, value: Any, options: tuple[str, ...]) -> None:
-    """Refuse an unknown option with the list of known ones."""
-    if value not in options:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")
+    Example:
+        >>> import posterax as px
+        >>> from posterax.infer.base import with_arrays
+        >>> model = px.Model(px.networks.MLP(1, 1, (), key=0), likelihood=px.likelihoods.Gaussian())
+        >>> method = with_arrays(px.BayesByBackprop(samples=2), model)
+        >>> method.learning_rate.shape, method.samples
+        ((), 2)
+    """
+    hints = typing.get_type_hints(type(method), include_extras=True)
+    wide, narrow = np.dtype(dtype_of(model.parameters)), np.dtype(np.int32)
+    arrays: dict[str, Any] = {}
+    for field in dataclasses.fields(method):
+        value, hint = getattr(method, field.name), hints[field.name]
+        options = (hint, *typing.get_args(hint))
+        plain = isinstance(value, int | float) and not isinstance(value, bool)
+        if isinstance(value, Method):
+            arrays[field.name] = with_arrays(value, model)
+        elif Count in options and plain:
+            arrays[field.name] = np.asarray(value, narrow)
+        elif (float in options and plain) or (tuple[float, ...] in options and value is not None):
+            arrays[field.name] = np.asarray(value, wide)
+    # not by making it anew: its checks are of plain numbers
+    return eqx.tree_at(lambda m: [getattr(m, name) for name in arrays], method, [*arrays.values()])

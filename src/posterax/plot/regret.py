@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..infer.base import choose
+from .._util.checks import one_of
 from .style import annotate, chain_style
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def regret(
         >>> axes.get_legend_handles_labels()[1]
         ['coin', 'learns']
     """
-    choose("band", band, ("range", "error", "none"))
+    one_of("band", band, ("range", "error", "none"))
     several = played if isinstance(played, Mapping) else {"": played}
     curves = {str(name): _curve(one, str(name)) for name, one in several.items()}
     if not curves:

@@ -1,6 +1,6 @@
 """What inference returns."""
 
-from .base import Evidence, Posterior, Record
+from .base import Evidence, Posterior
 from .correlated import FullGaussian, LowRankGaussian
 from .draws import Draws, Point
 from .dropout import DropoutPosterior
@@ -11,6 +11,7 @@ from .laplace import LaplaceGaussian
 from .mixture import GaussianMixture
 from .prior import PriorPosterior, before_data
 from .radial import Radial
+from .record import Record
 from .weighted import WeightedDraws
 
 __all__ = [

@@ -21,32 +21,6 @@ if TYPE_CHECKING:
     from ..diagnostics.diagnosis import Diagnosis
 
 
-class Record:
-    """How a posterior came about: settings and history. Not part of any computation."""
-
-    def __init__(
-        self,
-        method: str = "",
-        settings: dict[str, Any] | None = None,
-        history: dict[str, np.ndarray] | None = None,
-        final: Any = None,
-        *,
-        interrupted: bool = False,
-    ):
-        self.method = method
-        self.settings = settings or {}
-        self.history = history or {}
-        self.final = final  # where the fit stopped, to continue from
-        self.interrupted = interrupted  # by Ctrl-C
-
-    def follow(self, before: "Record") -> None:
-        """Put the history of an earlier fit, from which this one started, in front."""
-        self.history = {
-            name: np.concatenate([before.history.get(name, values[:0]), values])
-            for name, values in self.history.items()
-        }
-
-
 class Evidence(NamedTuple):
     """log p(D) in nats, the standard error of that logarithm, and what kind of value it is.
 
@@ -117,6 +91,19 @@ class Posterior(eqx.Module):
             f"{type(self).__name__} has no density: posterior.as_prior() gives a Gaussian with "
             "its moments, which can be a prior or the proposal of px.ImportanceSampling"
         )
+
+    @property
+    def members(self) -> int:
+        """How many networks were trained apart; 0 where this is no ensemble."""
+        return 0
+
+    def member(self, index: Any) -> "Posterior":
+        """One of them, as a posterior of its own."""
+        raise NotImplementedError
+
+    def mixture(self) -> "Posterior":
+        """The ensemble of posteriors like this one, whose arrays have a leading axis of members."""
+        raise NotImplementedError
 
     # -- what follows
 

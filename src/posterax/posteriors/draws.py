@@ -35,6 +35,14 @@ class Draws(Posterior):
         chains, draws = jax.tree.leaves(self.draws)[0].shape[:2]
         return chains, draws
 
+    @property
+    def members(self) -> int:
+        return self.shape[1] if self.own_state else 0
+
+    def member(self, index: Any) -> "Point":
+        params, state = self.parameters(index), self.network_state(index)
+        return Point(self.model, state, self.targets, point=params)
+
     def particles(self, key: jax.Array, samples: int | None) -> Particles:
         total = int(np.prod(self.shape))
         if samples is None or samples >= total:
@@ -140,6 +148,10 @@ class Point(Posterior):
 
     point: Parameters
     path: Any = None  # the way there, where the method tells it (annealing)
+
+    def mixture(self) -> Draws:
+        draws, state = jax.tree.map(lambda a: a[None], (self.point, self.state))
+        return Draws(self.model, state, self.targets, draws=draws, own_state=True)
 
     def particles(self, key: jax.Array, samples: int | None) -> Particles:
         # every sample would be the same network again

@@ -9,6 +9,7 @@ from .._util.noise import standard_normal_like
 from .._util.special import softplus
 from ..model import Parameters
 from ..priors.base import LOG_2PI
+from .base import Posterior
 from .symmetric import Symmetric
 
 
@@ -31,6 +32,11 @@ class MeanFieldGaussian(Symmetric):
         return jax.tree.map(
             lambda m, r: jnp.zeros_like(m) if r is None else softplus(r), self.mu, self.rho
         )
+
+    def mixture(self) -> Posterior:
+        from .mixture import GaussianMixture
+
+        return GaussianMixture(self.model, self.state, self.targets, mu=self.mu, rho=self.rho)
 
     def moments(self) -> tuple[Parameters, Parameters]:
         return self.mu, self.sigma()

@@ -43,6 +43,9 @@ class GaussianMixture(Posterior):
         mu, rho, state = jax.tree.map(lambda a: a[index], (self.mu, self.rho, self.state))
         return MeanFieldGaussian(self.model, state, self.targets, mu=mu, rho=rho)
 
+    def member(self, index: Any) -> MeanFieldGaussian:
+        return self.component(index)
+
     def particles(self, key: jax.Array, samples: int | None) -> Particles:
         n = 100 if samples is None else samples
         within = Signed(jax.random.split(key, n), jnp.ones(n))

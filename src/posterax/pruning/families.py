@@ -57,7 +57,9 @@ def removed(posterior: Posterior, masks: Masks, about: dict[str, Any]) -> Poster
         **old.settings,
         "pruning": {k: earlier[k] for k in ("widths", "sizes") if k in earlier} | about,
     }
-    record = Record(old.method, settings, old.history, interrupted=old.interrupted)
+    record = Record(
+        old.method, settings, old.terms, interrupted=old.interrupted, reports=old.reports
+    )
     model = posterior.model.sparse(masks)
     return dataclasses.replace(posterior, model=model, record=record, evidence=None, **fields)
 

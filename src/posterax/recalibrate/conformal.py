@@ -15,8 +15,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from .._util.checks import fraction, whole_number
-from ..infer.base import choose
+from .._util.checks import fraction, one_of, whole_number
 from .base import Recalibration, numbers, refuse_kind, targets
 
 Score = Literal["residual", "scaled", "quantile"]
@@ -94,7 +93,7 @@ class ConformalInterval(Recalibration):
     n: int
 
     def __post_init__(self) -> None:
-        choose("score", self.score, get_args(Score))
+        one_of("score", self.score, get_args(Score))
         fraction("level", self.level)
         whole_number("n", self.n)
         margin = numbers(self.margin)
@@ -133,7 +132,7 @@ class ConformalInterval(Recalibration):
         level = fraction("level", level)
         if score is None:
             score = "scaled" if hasattr(predictive, "interval") else "residual"
-        choose("score", score, get_args(Score))
+        one_of("score", score, get_args(Score))
         centre, width = _band(predictive, score, level)
         y = targets(y, centre.shape)
         with np.errstate(divide="ignore", invalid="ignore"):

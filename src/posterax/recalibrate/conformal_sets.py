@@ -11,9 +11,8 @@ from typing import Any, Literal, get_args
 import jax
 import numpy as np
 
-from .._util.checks import fraction, whole_number
+from .._util.checks import fraction, one_of, whole_number
 from .._util.keys import KeyLike, as_key
-from ..infer.base import choose
 from ..metrics.inputs import class_labels
 from .base import Recalibration, numbers, probabilities, refuse_kind
 from .conformal import order_statistic, rows_needed
@@ -77,7 +76,7 @@ class ConformalSet(Recalibration):
     free: int = 0
 
     def __post_init__(self) -> None:
-        choose("score", self.score, get_args(Score))
+        one_of("score", self.score, get_args(Score))
         fraction("level", self.level)
         whole_number("n", self.n)
         whole_number("free", self.free, least=0)
@@ -123,7 +122,7 @@ class ConformalSet(Recalibration):
             free: places without penalty.
         """
         level = fraction("level", level)
-        choose("score", score, get_args(Score))
+        one_of("score", score, get_args(Score))
         p = _classes(predictive)
         y = class_labels(y, p)
         if key is not None and score == "probability":

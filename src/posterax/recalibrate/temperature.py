@@ -13,8 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from .._util.checks import above_zero, whole_number
-from ..infer.base import choose
+from .._util.checks import above_zero, one_of, whole_number
 from ..metrics.inputs import class_labels
 from .base import Recalibration, probabilities, refuse_kind
 
@@ -67,7 +66,7 @@ class Temperature(Recalibration):
     def __post_init__(self) -> None:
         above_zero("value", self.value)
         whole_number("n", self.n)
-        choose("of", self.of, get_args(Of))
+        one_of("of", self.of, get_args(Of))
 
     def __repr__(self) -> str:
         change = f"NLL {self.before:.4g} → {self.after:.4g}"
@@ -90,7 +89,7 @@ class Temperature(Recalibration):
         refuse_kind(
             predictive, ("classification",), "Temperature", "px.recalibrate.Spread or Isotonic"
         )
-        choose("of", of, get_args(Of))
+        one_of("of", of, get_args(Of))
         if of == "average" or not hasattr(predictive, "tempered"):
             predictive = _Plain(probabilities(predictive))
             y = class_labels(y, predictive.p)

@@ -255,7 +255,7 @@ class BayesianEstimator(BaseEstimator):
         budget = settings.make_budget(method, n, self.epochs, self.steps, size, share)
         if budget.batch_size in (None, n) and n <= settings.FULL_BATCH:
             rows = padded(rows)
-            budget = budget._replace(batch_size=None if method.full_batch else len(rows.x))
+            budget = budget._replace(batch_size=None if method.needs.all_data else len(rows.x))
         return fit(
             model,
             self._prepared(rows),
@@ -277,7 +277,7 @@ class BayesianEstimator(BaseEstimator):
 
     def _batch_size(self, method: Method, n: int) -> int | None:
         """The user's, or minibatches for methods that live on them."""
-        if self.batch_size is None and method.minibatches:
+        if self.batch_size is None and method.needs.batches > 1:
             return min(settings.BATCH, max(1, n // 10))
         return self.batch_size
 

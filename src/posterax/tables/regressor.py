@@ -193,7 +193,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             self.posterior_.record.follow(before)
 
     def _calibrates(self, method: Method, n: int) -> bool:
-        unknown, optimises = isinstance(self.noise, str), method.counts == "epochs"
+        unknown, optimises = isinstance(self.noise, str), method.needs.counts == "epochs"
         return self.calibrate and unknown and optimises and n >= spread.LEAST_ROWS
 
     # -- targets

@@ -128,9 +128,9 @@ def make_budget(
     epochs = None if epochs is None else above_zero("epochs", epochs)
     if batch_size is not None:
         batch_size = min(whole_number("batch_size", batch_size), n)
-    elif not method.full_batch:
+    elif not method.needs.all_data:
         batch_size = n if n <= FULL_BATCH else BATCH
-    if epochs is None and steps is None and method.counts == "epochs":
+    if epochs is None and steps is None and method.needs.counts == "epochs":
         batches = -(-n // batch_size) if batch_size else 1
         steps = max(int(np.clip(40 * n, *STEPS)), EPOCHS * batches)
     if share != 1:

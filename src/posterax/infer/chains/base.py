@@ -1,6 +1,6 @@
 r"""What methods with Markov chains share: the target, where chains start, and when to complain.
 
-All chains of a fit run side by side under ``vmap``, and over several devices where there are.
+All chains of a fit run side by side under ``vmap``, and ``fit`` lays them over the devices.
 A chain's position is one flat vector; the target is the log joint density,
 
     log π(w) = log p(w) + M · Σ_batch weightₙ log p(yₙ | xₙ, w)
@@ -16,13 +16,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..._util.checks import whole_number
 from ...data import Batch
 from ...model import Parameters
 from ...posteriors import Draws, Posterior
-from ..base import Draw, Method, Phase, Start
+from ..base import Draw, History, Method, Needs, Phase, Start
 
 JITTER = 0.01  # between chains that would start at the very same point
 ENOUGH = 100  # steps of a phase before it is judged
@@ -34,7 +33,7 @@ class ChainPhase(Phase):
 
     chains: int = eqx.field(static=True)
 
-    full_batch: ClassVar[bool] = True
+    axis: ClassVar[str] = "chains"
 
     # -- the target
 
@@ -62,31 +61,32 @@ class ChainPhase(Phase):
 
     # -- where chains start
 
-    def starts(self, previous: Any, key: jax.Array) -> jax.Array:
-        """A position for every chain, (chains, weights), spread over the devices.
+    def starts(self, start: Start, key: jax.Array) -> jax.Array:
+        """A position for every chain, (chains, weights).
 
         From an earlier posterior each chain gets a draw of its own (an ensemble's members in
-        turn), from an ensemble trained in the phase before a member, and without any a fresh
-        initialisation of the network.
+        turn), and without any a fresh initialisation of the network.
         """
-        found_key, jitter_key = jax.random.split(key)
-        places = self._found(previous, found_key)
-        turns = jnp.arange(self.chains) % len(places)
-        noise = jax.random.normal(jitter_key, (self.chains, places.shape[1]), places.dtype)
-        starts = places[turns] + (JITTER * noise if len(places) < self.chains else 0)
-        return over_devices(starts, self.chains)
+        draw_key, jitter_key = jax.random.split(key)
+        positions = self._candidates(start, draw_key)
+        turns = jnp.arange(self.chains) % len(positions)
+        noise = jax.random.normal(jitter_key, (self.chains, positions.shape[1]), positions.dtype)
+        return positions[turns] + (JITTER * noise if len(positions) < self.chains else 0)
 
-    def _found(self, previous: Any, key: jax.Array) -> jax.Array:
-        if not isinstance(previous, Start):  # the members that another phase has trained
-            return jax.vmap(self.position)(previous.params)
-        posterior = previous.posterior
+    def _candidates(self, start: Start, key: jax.Array) -> jax.Array:
+        posterior = start.posterior
         if posterior is not None:
             ids = posterior.particles(key, self.chains).ids
             return jax.vmap(lambda i: self.position(posterior.parameters(i)))(ids)
-        if previous.given:
-            return self.position(previous.parameters)[None]
+        if start.given:
+            return self.position(start.parameters)[None]
         keys = jax.random.split(key, self.chains)
         return jax.vmap(lambda k: self.position(self.model.init(k)))(keys)
+
+    def hand_over(self, state: Any) -> Start:
+        """All chains, and everything that was tuned for them."""
+        parameters = jax.vmap(self.parameters)(self._positions(state))
+        return Start(parameters, state.state, None, given=True, tuned=state)
 
     # -- what becomes of them
 
@@ -102,7 +102,9 @@ class ChainPhase(Phase):
             draws=draws.parameters, stats=draws.stats, chained=True, **more,
         )  # fmt: skip
 
-    def blame(self, state: Any, term: str) -> str:
+    def explain(self, state: Any, history: History, term: str | None = None) -> str | None:
+        if term is None:
+            return self._stuck(history)
         positions = self._positions(state)
         prior = jax.vmap(lambda p: self.model.log_prior(self.parameters(p)))(positions)
         part = "likelihood" if bool(jnp.all(jnp.isfinite(prior))) else "prior"
@@ -115,10 +117,11 @@ class ChainPhase(Phase):
         """The chains' positions within the phase's state."""
         raise NotImplementedError
 
-    def trouble(self, terms: dict[str, np.ndarray]) -> str | None:
-        if len(next(iter(terms.values()))) < ENOUGH:
+    def _stuck(self, history: History) -> str | None:
+        """Why chains that ran to their end are of no use."""
+        if len(next(iter(history.values()))) < ENOUGH:
             return None
-        half = {name: values[len(values) // 2 :] for name, values in terms.items()}
+        half = {name: values[len(values) // 2 :] for name, values in history.items()}
         if "divergences" in half and np.all(half["divergences"] >= self.chains):
             return (
                 "every transition of every chain diverged: the density is too steep for the step "
@@ -135,26 +138,37 @@ class ChainPhase(Phase):
         return None
 
 
+class WarmUpPhase(ChainPhase):
+    """Chains that adapt; nothing of it is a posterior, and no fit lengthens it."""
+
+    finishes: ClassVar[Any] = "at the end"
+    lengthens: ClassVar[bool] = False
+
+
+class DrawingPhase(ChainPhase):
+    """Chains of which every state is a draw."""
+
+    finishes: ClassVar[Any] = "at the end"
+
+    def retained(self, steps: Any, thin: int) -> Any:
+        return steps // thin
+
+
+NO_POINTS = (
+    "samples, and cannot train weights that have no prior: give the model rest='frozen', trained "
+    "before if need be"
+)
+
+
 class ChainMethod(Method):
     """Methods whose ``steps`` are draws retained per chain."""
 
-    counts: ClassVar[Any] = "steps"
-    full_batch: ClassVar[bool] = True
-    takes_points: ClassVar[bool] = False
+    @property
+    def needs(self) -> Needs:
+        return Needs("steps", all_data=True, no_points=NO_POINTS)
 
 
 def check_chains(method: Any, *names: str) -> None:
     """Refuse counts that are no positive whole numbers."""
     for name in ("chains", *names):
         whole_number(name, getattr(method, name))
-
-
-def over_devices(tree: Any, chains: int) -> Any:
-    """Lay the leading axis over as many devices as divide it; one device changes nothing."""
-    devices = jax.devices()
-    share = max(k for k in range(1, len(devices) + 1) if chains % k == 0)
-    if share == 1:
-        return tree
-    mesh = Mesh(np.asarray(devices[:share]), ("chain",))
-    spread = NamedSharding(mesh, PartitionSpec("chain"))
-    return jax.tree.map(lambda a: jax.lax.with_sharding_constraint(a, spread), tree)

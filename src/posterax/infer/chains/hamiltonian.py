@@ -15,14 +15,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._util.checks import fraction
+from ..._util.checks import fraction, one_of
 from ..._util.memory import refuse_beyond_memory
 from ..._util.tree import tree_size
 from ...data import Batch, Data
 from ...model import Model
 from ...posteriors import Posterior
-from ..base import Draw, Info, Phase, Plan, choose
-from .base import ChainMethod, ChainPhase, check_chains
+from ..base import Count, Draw, Info, Phase, Plan, Start, with_arrays
+from .adaptation import Windows, window_schedule
+from .base import ChainMethod, ChainPhase, DrawingPhase, WarmUpPhase, check_chains
 
 
 class ChainState(NamedTuple):
@@ -41,7 +42,7 @@ class _Hamiltonian(ChainPhase):
 
     dense: bool = eqx.field(static=True)
     max_doublings: int | None = eqx.field(static=True)  # None: trajectories of a set length
-    leapfrog_steps: Any
+    leapfrog_steps: Any  # None: as many as NUTS finds
 
     def _transition(self, state: ChainState, batch: Batch, key: jax.Array) -> Any:
         import blackjax
@@ -76,8 +77,8 @@ class _Hamiltonian(ChainPhase):
         return state.hmc.position
 
 
-class WarmUp(_Hamiltonian):
-    """Step size and metric adapt; nothing is kept."""
+class WarmUp(_Hamiltonian, WarmUpPhase):
+    """Step size and metric adapt; no state is a draw."""
 
     schedule: Any  # (steps, 2): slow window or not, end of a window or not
     target: Any
@@ -87,62 +88,47 @@ class WarmUp(_Hamiltonian):
     def length(self) -> int:
         return len(self.schedule)
 
-    def _parts(self) -> Any:
-        from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
-        from blackjax.adaptation.step_size import dual_averaging_adaptation
+    def _windows(self) -> Windows:
+        return Windows(self.target, self.dense)
 
-        return mass_matrix_adaptation(not self.dense), dual_averaging_adaptation(self.target)
-
-    def init(self, previous: Any, data: Data | None, key: jax.Array) -> ChainState:
+    def init(self, start: Start, data: Data | None, key: jax.Array) -> ChainState:
         import blackjax
 
         assert data is not None
-        log_density = self.log_density(data.everything(), previous.state)
-        metric, dual = self._parts()
+        log_density = self.log_density(data.everything(), start.state)
 
         def one(position: jax.Array) -> Any:
             hmc = blackjax.nuts.init(position, log_density)
             step = jnp.asarray(0.1, position.dtype)
-            imm = metric[0](position.size)
-            return hmc, step, imm.inverse_mass_matrix, (imm, dual[0](step))
+            adaptation = self._windows().begin(position.size, step)
+            return hmc, step, adaptation[0].inverse_mass_matrix, adaptation
 
-        hmc, step_size, inverse, adaptation = jax.vmap(one)(self.starts(previous, key))
+        hmc, step_size, inverse, adaptation = jax.vmap(one)(self.starts(start, key))
         zero = jnp.zeros((), jnp.int32)
-        return ChainState(hmc, step_size, inverse, adaptation, zero, previous.state)
+        return ChainState(hmc, step_size, inverse, adaptation, zero, start.state)
 
     def step(self, state: ChainState, batch: Batch, key: jax.Array) -> tuple[ChainState, Info]:
         hmc, info = self._transition(state, batch, key)
         slow, ends = self.schedule[state.step] == 1
-        metric, dual = self._parts()
 
-        def adapt(position: jax.Array, rate: jax.Array, inverse: jax.Array, parts: Any) -> Any:
-            imm, ss = parts
-            ss = dual[1](ss, rate)
-            imm = jax.lax.cond(slow, lambda: metric[1](imm, position), lambda: imm)
-
-            def close() -> Any:
-                new = metric[2](imm)
-                return new, dual[0](dual[2](ss)), new.inverse_mass_matrix
-
-            imm, ss, inverse = jax.lax.cond(ends, close, lambda: (imm, ss, inverse))
-            return jnp.exp(ss.log_step_size), inverse, (imm, ss)
+        def adapt(adaptation: Any, position: jax.Array, rate: jax.Array, inverse: Any) -> Any:
+            return self._windows().update(adaptation, position, rate, (slow, ends), inverse)
 
         step_size, inverse, adaptation = jax.vmap(adapt)(
-            hmc.position, info.acceptance_rate, state.inverse_mass, state.adaptation
+            state.adaptation, hmc.position, info.acceptance_rate, state.inverse_mass
         )
         new = ChainState(hmc, step_size, inverse, adaptation, state.step + 1, state.state)
         return new, Info(self._terms(new, info))
 
 
-class Sampling(_Hamiltonian):
+class Sampling(_Hamiltonian, DrawingPhase):
     """Step size and metric are fixed; every state is a draw."""
 
     title: ClassVar[str] = "sampling"
-    keeps_draws: ClassVar[bool] = True
 
-    def init(self, previous: ChainState, data: Data | None, key: jax.Array) -> ChainState:
-        step_size = jnp.exp(previous.adaptation[1].log_step_size_avg)
-        return previous._replace(step_size=step_size)
+    def init(self, start: Start, data: Data | None, key: jax.Array) -> ChainState:
+        warm: ChainState = start.tuned
+        return warm._replace(step_size=jnp.exp(warm.adaptation[1].log_step_size_avg))
 
     def step(self, state: ChainState, batch: Batch, key: jax.Array) -> tuple[ChainState, Info]:
         hmc, info = self._transition(state, batch, key)
@@ -216,17 +202,18 @@ class HMC(ChainMethod):
 
     chains: int = 4
     warmup: int = 500
-    leapfrog_steps: int = 32
+    leapfrog_steps: Count = 32
     target_acceptance: float = 0.8
     metric: Literal["diagonal", "dense"] = "diagonal"
 
     def __check_init__(self) -> None:
         check_chains(self, "warmup", "leapfrog_steps")
         fraction("target_acceptance", self.target_acceptance)
-        choose("metric", self.metric, ("diagonal", "dense"))
+        one_of("metric", self.metric, ("diagonal", "dense"))
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
-        return _phases(self, model, plan, None, self.leapfrog_steps)
+        leaps = with_arrays(self, model).leapfrog_steps
+        return _phases(self, model, plan, None, leaps)
 
 
 class NUTS(ChainMethod):
@@ -261,23 +248,20 @@ class NUTS(ChainMethod):
     def __check_init__(self) -> None:
         check_chains(self, "warmup", "max_doublings")
         fraction("target_acceptance", self.target_acceptance)
-        choose("metric", self.metric, ("diagonal", "dense"))
+        one_of("metric", self.metric, ("diagonal", "dense"))
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
-        return _phases(self, model, plan, self.max_doublings, 0)
+        return _phases(self, model, plan, self.max_doublings, None)
 
 
 def _phases(
-    method: Any, model: Model, plan: Plan, max_doublings: int | None, leapfrog_steps: int
+    method: "HMC | NUTS", model: Model, plan: Plan, max_doublings: int | None, leaps: Any
 ) -> list[Phase]:
-    from blackjax.adaptation.staged_adaptation import build_schedule
-
     dense = method.metric == "dense"
     if dense:
         weights = tree_size(model.parameters)
         size = 4 * method.chains * weights**2 * jnp.zeros(()).dtype.itemsize
         refuse_beyond_memory(f"metric='dense' for {weights:,} weights", size)
-    schedule = np.asarray(build_schedule(method.warmup), np.int32).reshape(-1, 2)
-    common = (model, plan, method.chains, dense, max_doublings, jnp.asarray(leapfrog_steps))
-    target = np.asarray(method.target_acceptance)
-    return [WarmUp(*common, jnp.asarray(schedule), target), Sampling(*common)]
+    common = (model, plan, method.chains, dense, max_doublings, leaps)
+    target = with_arrays(method, model).target_acceptance
+    return [WarmUp(*common, jnp.asarray(window_schedule(method.warmup)), target), Sampling(*common)]

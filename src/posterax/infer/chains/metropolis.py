@@ -16,14 +16,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._util.checks import fraction
+from ..._util.checks import fraction, one_of
 from ..._util.fingerprint import settings_fingerprint
 from ..._util.tree import tree_size
 from ...data import Batch, Data
 from ...model import Model
 from ...posteriors import Posterior
-from ..base import Draw, Info, Phase, Plan, choose
-from .base import ChainMethod, check_chains
+from ..base import Draw, History, Info, Needs, Phase, Plan, Start
+from .adaptation import Windows, window_schedule
+from .base import NO_POINTS, ChainMethod, DrawingPhase, WarmUpPhase, check_chains
 from .moves import (
     Moved,
     MovePhase,
@@ -146,8 +147,8 @@ class _Walk(MovePhase):
     def _positions(self, state: WalkState) -> jax.Array:
         return state.position
 
-    def trouble(self, terms: dict[str, np.ndarray]) -> str | None:
-        why = super().trouble(terms)
+    def _stuck(self, history: History) -> str | None:
+        why = super()._stuck(history)
         if why is None or self.walks:
             return why
         return (
@@ -156,8 +157,8 @@ class _Walk(MovePhase):
         )
 
 
-class WarmUp(_Walk):
-    """Step size and scales adapt; nothing is kept."""
+class WarmUp(_Walk, WarmUpPhase):
+    """Step size and scales adapt; no state is a draw."""
 
     schedule: Any  # (steps, 2): slow window or not, end of a window or not
     target: Any
@@ -167,20 +168,16 @@ class WarmUp(_Walk):
     def length(self) -> int:
         return len(self.schedule)
 
-    def _parts(self) -> Any:
-        from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
-        from blackjax.adaptation.step_size import dual_averaging_adaptation
-
-        return mass_matrix_adaptation(True), dual_averaging_adaptation(self.target, gamma=GAMMA)
+    def _windows(self) -> Windows:
+        return Windows(self.target, gamma=GAMMA)
 
     def _first_step(self) -> jax.Array:
         """Dual averaging draws towards ten times its first step: the best one for a Gaussian."""
         return jnp.asarray(0.238 / np.sqrt(max(len(self.layout.continuous), 1)))
 
-    def init(self, previous: Any, data: Data | None, key: jax.Array) -> WalkState:
+    def init(self, start: Start, data: Data | None, key: jax.Array) -> WalkState:
         assert data is not None
-        target = self.log_density(data.everything(), previous.state)
-        metric, dual = self._parts()
+        target = self.log_density(data.everything(), start.state)
 
         def one(position: jax.Array) -> Any:
             value, gradient = target(position), None
@@ -189,13 +186,13 @@ class WarmUp(_Walk):
                 value, gradient = jax.value_and_grad(put)(self.layout.real(position))
             step = self._first_step().astype(position.dtype)
             count = len(self.layout.continuous)
-            tuning = (metric[0](count), dual[0](step)) if self.tunes else None
+            tuning = self._windows().begin(count, step) if self.tunes else None
             return value, gradient, step, self.layout.scale.astype(position.dtype), tuning
 
-        positions = self.starts(previous, key)
+        positions = self.starts(start, key)
         value, gradient, step, scale, tuning = jax.vmap(one)(positions)
         zero = jnp.zeros((), jnp.int32)
-        return WalkState(positions, value, gradient, step, scale, tuning, zero, previous.state)
+        return WalkState(positions, value, gradient, step, scale, tuning, zero, start.state)
 
     def step(self, state: WalkState, batch: Batch, key: jax.Array) -> tuple[WalkState, Info]:
         new, moves = self._transition(state, batch, key)
@@ -205,36 +202,27 @@ class WarmUp(_Walk):
 
     def _adapt(self, state: WalkState, rate: jax.Array, step: jax.Array) -> WalkState:
         slow, ends = self.schedule[step] == 1
-        metric, dual = self._parts()
 
-        def one(position: jax.Array, rate: jax.Array, scale: jax.Array, parts: Any) -> Any:
-            variances, steps = parts
-            steps = dual[1](steps, rate)
-            real = self.layout.real(position)
-            variances = jax.lax.cond(slow, lambda: metric[1](variances, real), lambda: variances)
+        def one(adaptation: Any, position: jax.Array, rate: jax.Array, scale: jax.Array) -> Any:
+            return self._windows().update(
+                adaptation, self.layout.real(position), rate, (slow, ends), scale,
+                read=jnp.sqrt, restart=self._first_step().astype(scale.dtype),
+            )  # fmt: skip
 
-            def close() -> Any:
-                new = metric[2](variances)
-                first = self._first_step().astype(scale.dtype)
-                return new, dual[0](first), jnp.sqrt(new.inverse_mass_matrix)
-
-            variances, steps, scale = jax.lax.cond(ends, close, lambda: (variances, steps, scale))
-            return jnp.exp(steps.log_step_size), scale, (variances, steps)
-
-        step_size, scale, parts = jax.vmap(one)(state.position, rate, state.scale, state.adaptation)
+        step_size, scale, parts = jax.vmap(one)(state.adaptation, state.position, rate, state.scale)
         return state._replace(step_size=step_size, scale=scale, adaptation=parts)
 
 
-class Sampling(_Walk):
+class Sampling(_Walk, DrawingPhase):
     """The proposal is fixed; every state is a draw, a repeated one too."""
 
     title: ClassVar[str] = "sampling"
-    keeps_draws: ClassVar[bool] = True
 
-    def init(self, previous: WalkState, data: Data | None, key: jax.Array) -> WalkState:
+    def init(self, start: Start, data: Data | None, key: jax.Array) -> WalkState:
+        warm: WalkState = start.tuned
         if not self.tunes:
-            return previous
-        return previous._replace(step_size=jnp.exp(previous.adaptation[1].log_step_size_avg))
+            return warm
+        return warm._replace(step_size=jnp.exp(warm.adaptation[1].log_step_size_avg))
 
     def step(self, state: WalkState, batch: Batch, key: jax.Array) -> tuple[WalkState, Info]:
         new, moves = self._transition(state, batch, key)
@@ -301,14 +289,16 @@ class Metropolis(ChainMethod):
     target_acceptance: float | None = None
     flips: int = 1
 
-    takes_discrete: ClassVar[bool] = True
+    @property
+    def needs(self) -> Needs:
+        return Needs("steps", all_data=True, discrete=True, no_points=NO_POINTS)
 
     def __check_init__(self) -> None:
         check_chains(self, "warmup", "flips")
         if self.target_acceptance is not None:
             fraction("target_acceptance", self.target_acceptance)
         if isinstance(self.proposal, str):
-            choose("proposal", self.proposal, tuple(OPTIMAL))
+            one_of("proposal", self.proposal, tuple(OPTIMAL))
         else:
             _own(self.proposal)
 
@@ -318,9 +308,7 @@ class Metropolis(ChainMethod):
         return f"Metropolis {settings_fingerprint(self)} {_probed(_own(self.proposal))}"
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
-        from blackjax.adaptation.staged_adaptation import build_schedule
-
-        places = layout(model)
+        entries = layout(model)
         kind = self.proposal if isinstance(self.proposal, str) else "own"
         own = _own(self.proposal) if kind == "own" else None
         if own is not None:
@@ -328,10 +316,10 @@ class Metropolis(ChainMethod):
         # scales in the first half; then the step size has as long again to settle
         first = self.warmup // 2
         schedule = np.zeros((self.warmup, 2), np.int32)
-        schedule[:first] = np.asarray(build_schedule(first), np.int32).reshape(-1, 2)
+        schedule[:first] = window_schedule(first)
         target = self.target_acceptance or OPTIMAL.get(kind, 0.5)
-        flips = check_flips(self.flips, places)
-        common = (model, plan, self.chains, places, flips, kind, own)
+        flips = check_flips(self.flips, entries)
+        common = (model, plan, self.chains, entries, flips, kind, own)
         return [WarmUp(*common, jnp.asarray(schedule), np.asarray(target)), Sampling(*common)]
 
 

@@ -23,38 +23,16 @@ from ..._util.tree import tree_size
 from ...data import Batch, Data
 from ...model import Model
 from ...posteriors import Posterior
-from ..base import Draw, Info, Phase, Plan
-from .base import ChainMethod, check_chains
+from ..base import Count, Draw, Info, Phase, Plan, Start, with_arrays
+from .base import ChainMethod, DrawingPhase, WarmUpPhase, check_chains
 from .hamiltonian import explain_divergences
-from .microcanonical_tuning import ChainState, Microcanonical, Training, Tuning, steps_of
+from .microcanonical_tuning import ChainState, Microcanonical, Training, Tuning
 
 TRAJECTORIES = 20  # steps of tuning that make room for one of adjusting
 
 
-class Adjusting(Microcanonical):
-    """Step size for the acceptance rate, by dual averaging over whole trajectories."""
-
-    tuning: Tuning
-    target: Any
-    transitions: Any
-
-    title: ClassVar[str] = "adjusting"
-
-    def length(self) -> int:
-        return int(self.transitions)
-
-    def _dual(self) -> Any:
-        from blackjax.adaptation.step_size import dual_averaging_adaptation
-
-        return dual_averaging_adaptation(self.target)
-
-    def init(self, previous: ChainState, data: Data | None, key: jax.Array) -> ChainState:
-        from blackjax.mcmc.hmc import HMCState
-
-        tuned, old = self.tuning.tuned(previous), previous.chain
-        chain = HMCState(old.position, old.logdensity, old.logdensity_grad)
-        dual = jax.vmap(self._dual()[0])(tuned.step_size)
-        return tuned._replace(chain=chain, adaptation=dual, step=jnp.zeros((), jnp.int32))
+class Trajectories(Microcanonical):
+    """Whole trajectories of the integrator, each accepted or not."""
 
     def _transition(self, state: ChainState, batch: Batch, key: jax.Array) -> Any:
         """A trajectory of random length, the same for all chains, accepted or not."""
@@ -72,32 +50,48 @@ class Adjusting(Microcanonical):
         keys = jax.random.split(key, self.chains)
         return jax.vmap(one)(keys, state.chain, state.step_size, state.inverse_mass)
 
+
+class Adjusting(Trajectories, WarmUpPhase):
+    """Step size for the acceptance rate, by dual averaging over trajectories."""
+
+    title: ClassVar[str] = "adjusting"
+
+    def length(self) -> int:
+        return max(1, int(self.method.warmup) // TRAJECTORIES)
+
+    def _dual(self) -> Any:
+        from blackjax.adaptation.step_size import dual_averaging_adaptation
+
+        return dual_averaging_adaptation(self.method.target_acceptance)
+
+    def init(self, start: Start, data: Data | None, key: jax.Array) -> ChainState:
+        from blackjax.mcmc.hmc import HMCState
+
+        tuned: ChainState = start.tuned
+        old = tuned.chain
+        chain = HMCState(old.position, old.logdensity, old.logdensity_grad)
+        dual = jax.vmap(self._dual()[0])(tuned.step_size)
+        return tuned._replace(chain=chain, adaptation=dual, step=jnp.zeros((), jnp.int32))
+
     def step(self, state: ChainState, batch: Batch, key: jax.Array) -> tuple[ChainState, Info]:
         chain, info = self._transition(state, batch, key)
         dual = jax.vmap(self._dual()[1])(state.adaptation, info.acceptance_rate)
         # a trajectory keeps its length in w while its steps change in size
         step_size = jnp.exp(dual.log_step_size)
-        between = jnp.where(
-            self.tuning.steps_between > 0,
-            state.between,
-            steps_of(state.length, jnp.exp(dual.log_step_size_avg)),
-        )
+        between = self._between(state.length, jnp.exp(dual.log_step_size_avg))
         new = state._replace(
             chain=chain, step_size=step_size, between=between, adaptation=dual, step=state.step + 1
         )
         return new, Info(self._terms(new, info.is_divergent, acceptance=info.acceptance_rate))
 
 
-class Sampling(Microcanonical):
+class Sampling(Microcanonical, DrawingPhase):
     """Nothing adapts any more; every ``between`` steps of the integrator are a draw."""
 
-    tuning: Tuning
-
     title: ClassVar[str] = "sampling"
-    keeps_draws: ClassVar[bool] = True
 
-    def init(self, previous: ChainState, data: Data | None, key: jax.Array) -> ChainState:
-        tuned = self.tuning.tuned(previous)
+    def init(self, start: Start, data: Data | None, key: jax.Array) -> ChainState:
+        tuned: ChainState = start.tuned
         return tuned._replace(adaptation=None, step=jnp.zeros((), jnp.int32))
 
     def step(self, state: ChainState, batch: Batch, key: jax.Array) -> tuple[ChainState, Info]:
@@ -130,18 +124,15 @@ class Sampling(Microcanonical):
         return self.as_draws(state.state, draws)
 
 
-class AdjustedSampling(Adjusting):
-    """Trajectories of tuned steps, each accepted or not; every state is a draw."""
+class AdjustedSampling(Trajectories, DrawingPhase):
+    """Trajectories of tuned steps; every state is a draw."""
 
     title: ClassVar[str] = "sampling"
-    keeps_draws: ClassVar[bool] = True
 
-    def length(self) -> int:
-        return int(self.plan.steps)
-
-    def init(self, previous: ChainState, data: Data | None, key: jax.Array) -> ChainState:
-        step_size = jnp.exp(previous.adaptation.log_step_size_avg)
-        return previous._replace(step_size=step_size, adaptation=None)
+    def init(self, start: Start, data: Data | None, key: jax.Array) -> ChainState:
+        tuned: ChainState = start.tuned
+        step_size = jnp.exp(tuned.adaptation.log_step_size_avg)
+        return tuned._replace(step_size=step_size, adaptation=None)
 
     def step(self, state: ChainState, batch: Batch, key: jax.Array) -> tuple[ChainState, Info]:
         chain, info = self._transition(state, batch, key)
@@ -213,13 +204,13 @@ class MCLMC(ChainMethod):
     """
 
     chains: int = 4
-    warmup: int = 3000
-    ensemble_steps: int = 500
+    warmup: Count = 3000
+    ensemble_steps: Count = 500
     learning_rate: float = 1e-2
     energy_error: float = 5e-4
     adjusted: bool = False
     target_acceptance: float = 0.9
-    steps_between: int | None = None
+    steps_between: Count | None = None
 
     def __check_init__(self) -> None:
         check_chains(self, "warmup")
@@ -238,18 +229,14 @@ class MCLMC(ChainMethod):
                 "model: MCLMC turns a direction among weights, and the model has one weight only; "
                 "use px.NUTS"
             )
-        common = (model, plan, self.chains)
-        between = np.asarray(self.steps_between or 0, np.int32)
-        tuning = Tuning(
-            *common, np.asarray(self.warmup, np.int32), np.asarray(self.energy_error), between
-        )
+        method = with_arrays(self, model)
+        common = (model, plan, self.chains, method)
         phases: list[Phase] = []
         if self.ensemble_steps:
             steps = jnp.asarray(self.ensemble_steps, jnp.int32)
             training = dataclasses.replace(plan, steps=steps)
-            phases.append(Training(model, training, self.chains, jnp.asarray(self.learning_rate)))
+            phases.append(Training(model, training, self.chains, method))
+        phases.append(Tuning(*common))
         if not self.adjusted:
-            return [*phases, tuning, Sampling(*common, tuning)]
-        transitions = np.asarray(max(1, self.warmup // TRAJECTORIES), np.int32)
-        last = (*common, tuning, np.asarray(self.target_acceptance), transitions)
-        return [*phases, tuning, Adjusting(*last), AdjustedSampling(*last)]
+            return [*phases, Sampling(*common)]
+        return [*phases, Adjusting(*common), AdjustedSampling(*common)]

@@ -14,8 +14,9 @@ import numpy as np
 
 from ..._util.noise import noise_key
 from ...data import Batch, Data
-from ..base import Info, make_optimizer
-from .base import ENOUGH, ChainPhase
+from ..base import History, Info, Start
+from ..objective import make_optimizer
+from .base import ENOUGH, ChainPhase, WarmUpPhase
 
 LOST = 1000.0  # an energy error, in nats, after which a chain goes back
 MOST_BETWEEN = 1000  # integrator steps of a draw
@@ -52,9 +53,9 @@ class StepSearch(NamedTuple):
         scale = decay * self.scale + trust * ratio / self.step_size**6
         weight = decay * self.weight + trust
         largest = jnp.where(back, jnp.maximum(0.8 * self.step_size, SMALLEST), self.largest)
-        found = (scale / jnp.where(weight > 0, weight, 1)) ** (-1 / 6)
+        fitted = (scale / jnp.where(weight > 0, weight, 1)) ** (-1 / 6)
         # ε⁻⁶ is a number of the precision only down to a smallest ε
-        new = jnp.clip(jnp.where(weight > 0, found, largest), SMALLEST, largest)
+        new = jnp.clip(jnp.where(weight > 0, fitted, largest), SMALLEST, largest)
         log_sum = self.log_sum + average * jnp.log(new)
         return StepSearch(new, scale, weight, largest, log_sum, self.averaged + average)
 
@@ -132,20 +133,20 @@ class ChainState(NamedTuple):
     state: Any
 
 
-class Training(ChainPhase):
+class Training(WarmUpPhase):
     """One network for every chain, by gradient ascent on the very density that is sampled."""
 
-    learning_rate: Any
+    method: Any  # a ``MCLMC``
 
     title: ClassVar[str] = "training members"
 
     def _optimizer(self) -> Any:
-        return make_optimizer(None, self.learning_rate, "cosine", self.plan)
+        return make_optimizer(None, self.method.learning_rate, "cosine", self.plan)
 
-    def init(self, previous: Any, data: Data | None, key: jax.Array) -> TrainingState:
-        position = self.starts(previous, key)
+    def init(self, start: Start, data: Data | None, key: jax.Array) -> TrainingState:
+        position = self.starts(start, key)
         optimizer = self._optimizer().init(position)
-        return TrainingState(position, optimizer, jnp.asarray(previous.given), previous.state)
+        return TrainingState(position, optimizer, jnp.asarray(start.given), start.state)
 
     def step(
         self, state: TrainingState, batch: Batch, key: jax.Array
@@ -159,15 +160,25 @@ class Training(ChainPhase):
     def done(self, state: TrainingState) -> jax.Array:
         return state.given
 
-    def trouble(self, terms: dict[str, np.ndarray]) -> str | None:
+    def _stuck(self, history: History) -> str | None:
         return None
 
     def _positions(self, state: TrainingState) -> jax.Array:
         return state.position
 
+    def hand_over(self, state: TrainingState) -> Start:
+        return super().hand_over(state)._replace(tuned=state.position)
+
 
 class Microcanonical(ChainPhase):
     """What tuning and sampling share: one step of the integrator for all chains."""
+
+    method: Any  # a ``MCLMC``
+
+    def _between(self, length: jax.Array, step_size: jax.Array) -> jax.Array:
+        """Integrator steps of a draw: as the user wants, or about L / ε."""
+        wanted = self.method.steps_between
+        return jnp.asarray(steps_of(length, step_size) if wanted is None else wanted, jnp.int32)
 
     def _move(self, state: ChainState, batch: Batch, key: jax.Array) -> Any:
         """The chains a step on, their energy errors, and whether they went back instead.
@@ -203,11 +214,11 @@ class Microcanonical(ChainPhase):
     def _positions(self, state: ChainState) -> jax.Array:
         return state.chain.position
 
-    def trouble(self, terms: dict[str, np.ndarray]) -> str | None:
-        diverged = terms["divergences"]
+    def _stuck(self, history: History) -> str | None:
+        diverged = history["divergences"]
         later = diverged[len(diverged) // 2 :]
-        if "acceptance" in terms or len(diverged) < ENOUGH or np.any(later < self.chains):
-            return super().trouble(terms)
+        if "acceptance" in history or len(diverged) < ENOUGH or np.any(later < self.chains):
+            return super()._stuck(history)
         return (
             "every step of every chain diverged: the density is too steep, or not finite, around "
             "where chains are. Take a longer warmup or a smaller energy_error, start from "
@@ -215,25 +226,20 @@ class Microcanonical(ChainPhase):
         )
 
 
-class Tuning(Microcanonical):
-    """Metric, L and step size adapt, an integrator step at a time; nothing is kept."""
-
-    warmup: Any
-    energy_error: Any
-    steps_between: Any  # 0: about L / ε
+class Tuning(Microcanonical, WarmUpPhase):
+    """Metric, L and step size adapt, an integrator step at a time; no state is a draw."""
 
     title: ClassVar[str] = "tuning"
 
     def length(self) -> int:
-        return int(self.warmup)
+        return int(self.method.warmup)
 
-    def init(self, previous: Any, data: Data | None, key: jax.Array) -> ChainState:
+    def init(self, start: Start, data: Data | None, key: jax.Array) -> ChainState:
         from blackjax.mcmc import mclmc
 
         assert data is not None
-        log_density = self.log_density(data.everything(), previous.state)
-        trained = isinstance(previous, TrainingState)
-        position = previous.position if trained else self.starts(previous, key)
+        log_density = self.log_density(data.everything(), start.state)
+        position = self.starts(start, key) if start.tuned is None else start.tuned
         keys = jax.random.split(jax.random.fold_in(key, 1), self.chains)
         chain = jax.vmap(lambda p, k: mclmc.init(p, log_density, k))(position, keys)
         weights = position.shape[1]
@@ -241,17 +247,19 @@ class Tuning(Microcanonical):
         adaptation = StepSearch.begin(0.02 * root), Moments.begin(position)
         one, zero = jnp.ones((), jnp.int32), jnp.zeros((), jnp.int32)
         inverse = jnp.ones_like(position)
-        return ChainState(chain, 0.02 * root, root, inverse, one, adaptation, zero, previous.state)
+        return ChainState(chain, 0.02 * root, root, inverse, one, adaptation, zero, start.state)
 
     def step(self, state: ChainState, batch: Batch, key: jax.Array) -> tuple[ChainState, Info]:
         chain, error, back = self._move(state, batch, noise_key(key))
         weights = chain.position.shape[1]
         search, moments = state.adaptation
         # settle, a first metric, the metric, and the step size that goes with it
-        part = state.step / self.warmup
-        ends = [jnp.ceil(end * self.warmup).astype(jnp.int32) - 1 for end in (0.4, 0.8)]
+        warmup = self.method.warmup
+        part = state.step / warmup
+        ends = [jnp.ceil(end * warmup).astype(jnp.int32) - 1 for end in (0.4, 0.8)]
         close = (state.step == ends[0]) | (state.step == ends[1])
-        search = search.update(jnp.square(error) / weights, back, self.energy_error, part >= 0.9)
+        wanted = self.method.energy_error
+        search = search.update(jnp.square(error) / weights, back, wanted, part >= 0.9)
         gather = jnp.where((part >= 0.2) & (part < 0.8) & ~back, state.step_size, 0)
         moments = moments.update(chain.position, gather)
 
@@ -271,10 +279,7 @@ class Tuning(Microcanonical):
         )  # fmt: skip
         return new, Info(self._terms(new, back, energy_error=jnp.square(error) / weights))
 
-    def tuned(self, state: ChainState) -> ChainState:
-        """The state with which sampling begins."""
+    def hand_over(self, state: ChainState) -> Start:
         step_size = state.adaptation[0].final()
-        between = jnp.where(
-            self.steps_between > 0, self.steps_between, steps_of(state.length, step_size)
-        )
-        return state._replace(step_size=step_size, between=between.astype(jnp.int32))
+        tuned = state._replace(step_size=step_size, between=self._between(state.length, step_size))
+        return super().hand_over(tuned)

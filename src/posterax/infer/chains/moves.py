@@ -78,8 +78,8 @@ def finite_or_impossible(log_density: jax.Array) -> jax.Array:
 class Layout(eqx.Module):
     """Which entries of a flat position are real, which discrete, and the values of these."""
 
-    continuous: jax.Array  # (C,) places in the position
-    discrete: jax.Array  # (D,) places in the position
+    continuous: jax.Array  # (C,) indices into the position
+    discrete: jax.Array  # (D,) indices into the position
     values: jax.Array  # (D, K), filled up with ∞
     counts: jax.Array  # (D,) how many values there are
     scale: jax.Array  # (C,) deviations of the real weights under the prior, 1 where unknown
@@ -180,13 +180,14 @@ class MovePhase(ChainPhase):
         """Whether there are discrete weights."""
         return len(self.layout.discrete) > 0
 
-    def starts(self, previous: Any, key: jax.Array) -> jax.Array:
+    def starts(self, start: Start, key: jax.Array) -> jax.Array:
         key, grid_key = jax.random.split(key)
-        positions = super().starts(previous, key)
+        positions = super().starts(start, key)
         if not self.flipping:
             return positions
-        fresh = isinstance(previous, Start) and previous.posterior is None and not previous.given
-        if fresh:  # the network's own initialisation knows of no grid
+        if (
+            start.posterior is None and not start.given
+        ):  # the network's own initialisation knows of no grid
             keys = jax.random.split(grid_key, self.chains)
             drawn = jax.vmap(lambda k: self.position(self.model.sample_prior(k)))(keys)
             at = self.layout.discrete

@@ -28,8 +28,8 @@ from ..._util.checks import fraction, whole_number
 from ...data import Batch, Data
 from ...model import Model
 from ...posteriors import Evidence, Posterior
-from ..base import Draw, Info, Phase, Plan
-from .base import ChainMethod, ChainPhase, over_devices
+from ..base import Count, Draw, History, Info, Method, Needs, Phase, Plan, Start, with_arrays
+from .base import NO_POINTS, ChainPhase
 
 LENGTH = 1.5  # of a trajectory, in deviations of the particles: about a quarter of a turn
 
@@ -49,16 +49,12 @@ class Tempering(ChainPhase):
     """A step is a temperature; what chains are elsewhere, groups of particles are here."""
 
     particles: int = eqx.field(static=True)  # in a group
-    mutation_steps: int = eqx.field(static=True)
-    temperatures: Any  # at most
-    target_ess: Any
-    target_acceptance: Any
-    most_leaps: Any
+    method: "SMC"
 
     title: ClassVar[str] = "tempering"
 
     def length(self) -> int:
-        return int(self.temperatures)
+        return int(self.method.temperatures)
 
     def done(self, state: ParticleState) -> jax.Array:
         return jnp.all(state.temperature >= 1)
@@ -72,26 +68,26 @@ class Tempering(ChainPhase):
             return self.model.log_prior(self.parameters(w)).astype(w.dtype)
 
         def log_likelihood(w: jax.Array) -> jax.Array:
-            found = self.model.log_likelihood(
+            value = self.model.log_likelihood(
                 self.parameters(w), batch.x, batch.y, batch.weight, state=state
             ).astype(w.dtype)
             # a particle that overflows the network explains nothing
-            return jnp.where(jnp.isnan(found), -jnp.inf, found)
+            return jnp.where(jnp.isnan(value), -jnp.inf, value)
 
         return log_prior, log_likelihood
 
     # -- steps
 
-    def init(self, previous: Any, data: Data | None, key: jax.Array) -> ParticleState:
+    def init(self, start: Start, data: Data | None, key: jax.Array) -> ParticleState:
         assert data is not None
         keys = jax.random.split(key, (self.chains, self.particles))
         from_prior = lambda k: self.position(self.model.sample_prior(k))  # noqa: E731
-        w = over_devices(jax.vmap(jax.vmap(from_prior))(keys), self.chains)
-        _, log_likelihood = self._parts(data.everything(), previous.state)
+        w = jax.vmap(jax.vmap(from_prior))(keys)
+        _, log_likelihood = self._parts(data.everything(), start.state)
         zero = jnp.zeros((self.chains,), w.dtype)
         step_size = zero + 0.5 * w.shape[-1] ** -0.25
-        found = jax.vmap(jax.vmap(log_likelihood))(w)
-        return ParticleState(w, found, zero, zero, step_size, previous.state)
+        values = jax.vmap(jax.vmap(log_likelihood))(w)
+        return ParticleState(w, values, zero, zero, step_size, start.state)
 
     def step(
         self, state: ParticleState, batch: Batch, key: jax.Array
@@ -102,14 +98,14 @@ class Tempering(ChainPhase):
         log_prior, log_likelihood = self._parts(batch, state.state)
         group_key, turn_key = jax.random.split(key)
         # of another length every time, and of the same for all, which then wait for none among them
-        turns = jax.random.uniform(turn_key, (self.mutation_steps,), minval=0.5, maxval=1.5)
+        turns = jax.random.uniform(turn_key, (self.method.mutation_steps,), minval=0.5, maxval=1.5)
         leaps = jnp.ceil(LENGTH * turns / jnp.mean(state.step_size)).astype(jnp.int32)
-        leaps = jnp.clip(leaps, 1, self.most_leaps)
+        leaps = jnp.clip(leaps, 1, self.method.max_leapfrog_steps)
 
-        def one(key: jax.Array, w: jax.Array, found: jax.Array, old: jax.Array, size: Any) -> Any:
+        def one(key: jax.Array, w: jax.Array, values: jax.Array, old: jax.Array, size: Any) -> Any:
             resample_key, move_key = jax.random.split(key)
-            new = self._next(found, old)
-            log_weights = jnp.where(new > old, (new - old) * found, 0.0)
+            new = self._next(values, old)
+            log_weights = jnp.where(new > old, (new - old) * values, 0.0)
             total = logsumexp(log_weights)
             picked = resampling.systematic(
                 resample_key, jnp.exp(log_weights - total), self.particles
@@ -124,7 +120,7 @@ class Tempering(ChainPhase):
             return w, jax.vmap(log_likelihood)(w), new, ratio, size, ess, rate
 
         keys = jax.random.split(group_key, self.chains)
-        w, found, new, ratio, size, ess, rate = jax.vmap(one)(
+        w, values, new, ratio, size, ess, rate = jax.vmap(one)(
             keys, state.position, state.log_likelihood, state.temperature, state.step_size
         )
         evidence = state.log_evidence + ratio
@@ -135,17 +131,17 @@ class Tempering(ChainPhase):
             "step_size": jnp.mean(size),
             "log_evidence": logsumexp(evidence) - jnp.log(self.chains),
         }
-        return ParticleState(w, found, new, evidence, size, state.state), Info(terms)
+        return ParticleState(w, values, new, evidence, size, state.state), Info(terms)
 
-    def _next(self, found: jax.Array, old: jax.Array) -> jax.Array:
+    def _next(self, values: jax.Array, old: jax.Array) -> jax.Array:
         """The largest λ up to 1 that leaves the wanted effective sample size."""
         from blackjax.smc.ess import log_ess
         from blackjax.smc.solver import dichotomy
 
         rest = 1 - old
-        alive = jnp.isfinite(found)  # others have no weight at any λ; where none is, λ is NaN
-        wanted = jnp.log(self.target_ess * jnp.sum(alive)).astype(found.dtype)
-        above = found - jnp.max(found)
+        alive = jnp.isfinite(values)  # others have no weight at any λ; where none is, λ is NaN
+        wanted = jnp.log(self.method.target_ess * jnp.sum(alive)).astype(values.dtype)
+        above = values - jnp.max(values)
 
         def left(delta: Any) -> jax.Array:
             return log_ess(jnp.where(alive, delta * above, -jnp.inf)) - wanted
@@ -169,10 +165,10 @@ class Tempering(ChainPhase):
                 jax.random.split(key, n), hmc
             )
             rate = jnp.mean(info.acceptance_rate)
-            return (hmc, size * jnp.exp(rate - self.target_acceptance)), rate
+            return (hmc, size * jnp.exp(rate - self.method.target_acceptance)), rate
 
         start = jax.vmap(lambda w: blackjax.hmc.init(w, log_density))(w)
-        keys = jax.random.split(key, self.mutation_steps)
+        keys = jax.random.split(key, self.method.mutation_steps)
         (hmc, size), rates = jax.lax.scan(move, (start, size), (keys, leaps))
         return hmc.position, size, jnp.mean(rates)
 
@@ -181,20 +177,24 @@ class Tempering(ChainPhase):
     def _positions(self, state: ParticleState) -> jax.Array:
         return state.position.reshape(-1, state.position.shape[-1])
 
-    def blame(self, state: ParticleState, term: str) -> str:
+    def explain(
+        self, state: ParticleState, history: History, term: str | None = None
+    ) -> str | None:
+        if term is None:
+            return self._stuck(history)
         return (
             "no particle explains the data: the likelihood is 0 or not finite at every one. Check "
             "the scale of the data and of the noise, and take more particles"
         )
 
-    def trouble(self, terms: dict[str, np.ndarray]) -> str | None:
-        if terms["temperature"][-1] < 1:
+    def _stuck(self, history: History) -> str | None:
+        if history["temperature"][-1] < 1:
             return (
-                f"after {len(terms['temperature'])} temperatures λ is "
-                f"{terms['temperature'][-1]:.3g}, not 1. Raise temperatures, take more "
+                f"after {len(history['temperature'])} temperatures λ is "
+                f"{history['temperature'][-1]:.3g}, not 1. Raise temperatures, take more "
                 "particles or mutation_steps, and check the scale of the data and of the noise"
             )
-        return super().trouble(terms)
+        return super()._stuck(history)
 
     def finish(self, state: ParticleState, draws: Draw | None) -> Posterior:
         evidence = None
@@ -221,7 +221,7 @@ def combine(log_evidence: np.ndarray) -> Evidence:
     return Evidence(value, float(ratios.std(ddof=1) / np.sqrt(len(ratios))))
 
 
-class SMC(ChainMethod):
+class SMC(Method):
     r"""Adaptive tempered sequential Monte Carlo, for posteriors with several modes; full batch.
 
     π_λ(w) ∝ p(w) p(D | w)^λ from the prior (λ = 0) to the posterior (λ = 1), each step as large as
@@ -269,12 +269,13 @@ class SMC(ChainMethod):
     mutation_steps: int = 5
     target_ess: float = 0.5
     target_acceptance: float = 0.8
-    max_leapfrog_steps: int = 32
-    temperatures: int = 200
+    max_leapfrog_steps: Count = 32
+    temperatures: Count = 200
 
-    counts: ClassVar[Any] = "nothing"
-    takes_start: ClassVar[bool] = False
-    instead_of_init: ClassVar[str] = "starts from the prior; leave init out"
+    @property
+    def needs(self) -> Needs:
+        no_start = "starts from the prior; leave init out"
+        return Needs("nothing", all_data=True, no_start=no_start, no_points=NO_POINTS)
 
     def __check_init__(self) -> None:
         for name in ("mutation_steps", "max_leapfrog_steps", "temperatures"):
@@ -289,8 +290,5 @@ class SMC(ChainMethod):
             )
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
-        numbers = (
-            self.temperatures, self.target_ess, self.target_acceptance, self.max_leapfrog_steps,
-        )  # fmt: skip
-        counts = (self.groups, self.particles // self.groups, self.mutation_steps)
-        return [Tempering(model, plan, *counts, *map(jnp.asarray, numbers))]
+        particles = self.particles // self.groups
+        return [Tempering(model, plan, self.groups, particles, with_arrays(self, model))]

@@ -17,17 +17,16 @@ minibatch. One phase does it all, since a cyclical schedule burns in at the star
 
 from typing import Any, ClassVar, Literal, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._util.checks import above_zero, fraction
+from ..._util.checks import above_zero, fraction, one_of
 from ...data import Batch, Data
 from ...model import Model
 from ...posteriors import Posterior
-from ..base import Draw, Info, Method, Phase, Plan, choose
-from .base import ChainPhase, check_chains
+from ..base import Count, Draw, History, Info, Method, Needs, Phase, Plan, Start, with_arrays
+from .base import NO_POINTS, DrawingPhase, check_chains
 
 POWER = 0.55  # of the polynomial schedule, γ of Welling and Teh: above ½
 DECAY, FLOOR = 0.99, 1e-5  # of RMSprop: α and λ of Li et al.
@@ -44,22 +43,14 @@ class NoisyState(NamedTuple):
     state: Any
 
 
-class NoisyPhase(ChainPhase):
-    """Noisy gradient steps; draws are kept from the sampling part of each cycle only."""
+class NoisyPhase(DrawingPhase):
+    """Noisy gradient steps; draws are of the sampling part of each cycle only."""
 
-    rate: Any
-    friction: Any  # None: overdamped, that is SGLD
-    burn_in: Any
-    cycles: Any
-    keep: Any
-    schedule: str = eqx.field(static=True)
-    preconditioned: bool = eqx.field(static=True)
+    method: "SGLD | SGHMC"
 
     title: ClassVar[str] = "sampling"
-    full_batch: ClassVar[bool] = False
-    keeps_draws: ClassVar[bool] = True
 
-    # -- which steps are kept
+    # -- which steps leave a draw
 
     def _cycle(self, xp: Any) -> tuple[Any, Any, Any]:
         """Steps of a cycle, those at its start that burn in, and steps from a draw to the next.
@@ -67,19 +58,21 @@ class NoisyPhase(ChainPhase):
         Without a cyclical schedule all steps are one cycle, and a fit that continues another has
         burnt in already.
         """
-        before, cycles, keep = (xp.asarray(n) for n in (self.plan.before, self.cycles, self.keep))
+        method: Any = self.method
+        given = (self.plan.before, method.cycles, method.keep)
+        before, cycles, keep = (xp.asarray(n) for n in given)
         new = xp.asarray(self.plan.steps) - before
         length = -(-new // cycles)
         # in the same precision for numpy and JAX, which must agree
-        burn = xp.asarray(self.burn_in).astype(xp.float32) * length.astype(xp.float32)
+        burn = xp.asarray(method.burn_in).astype(xp.float32) * length.astype(xp.float32)
         burn = xp.minimum(xp.floor(burn).astype(xp.int32), length - 1)
-        if self.schedule != "cyclical":
+        if method.schedule != "cyclical":
             burn = xp.where(before > 0, 0, burn)
         sampling = (length - burn) * (-(-new // length))
         return length, burn, -(-sampling // keep)
 
-    def kept(self, steps: Any, thin: int) -> Any:
-        # the last step of a cycle, that with the smallest rate, is always kept; others before it
+    def retained(self, steps: Any, thin: int) -> Any:
+        # the last step of a cycle, that with the smallest rate, always leaves one
         xp: Any = jnp if isinstance(steps, jax.Array) else np
         length, burn, every = self._cycle(xp)
         every = every * thin
@@ -93,23 +86,29 @@ class NoisyPhase(ChainPhase):
     def _now(self, step: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Learning rate, and temperature: none while a cycle explores."""
         length, burn, _ = self._cycle(jnp)
-        if self.schedule == "cyclical":
+        first: Any = self.method.learning_rate
+        if self.method.schedule == "cyclical":
             at = (step - self.plan.before) % length
-            rate = self.rate * 0.5 * (1 + jnp.cos(jnp.pi * at / length))
+            rate = first * 0.5 * (1 + jnp.cos(jnp.pi * at / length))
             return rate, jnp.where(at < burn, 0.0, 1.0)
-        if self.schedule == "polynomial":
+        if self.method.schedule == "polynomial":
             part = step / jnp.maximum(self.plan.steps, 1)
-            return self.rate * (1 + FALL * part) ** -POWER, jnp.ones(())
-        return jnp.asarray(self.rate), jnp.ones(())
+            return first * (1 + FALL * part) ** -POWER, jnp.ones(())
+        return jnp.asarray(first), jnp.ones(())
 
-    def init(self, previous: Any, data: Data | None, key: jax.Array) -> NoisyState:
+    @property
+    def friction(self) -> Any:
+        """α; ``None``: overdamped, that is SGLD."""
+        return getattr(self.method, "friction", None)
+
+    def init(self, start: Start, data: Data | None, key: jax.Array) -> NoisyState:
         start_key, momentum_key = jax.random.split(key)
-        position = self.starts(previous, start_key)
+        position = self.starts(start, start_key)
         momentum = None
         if self.friction is not None:
             momentum = jax.random.normal(momentum_key, position.shape, position.dtype)
-        squares = jnp.zeros_like(position) if self.preconditioned else None
-        return NoisyState(position, momentum, squares, jnp.zeros((), jnp.int32), previous.state)
+        squares = jnp.zeros_like(position) if self.method.preconditioner else None
+        return NoisyState(position, momentum, squares, jnp.zeros((), jnp.int32), start.state)
 
     def step(self, state: NoisyState, batch: Batch, key: jax.Array) -> tuple[NoisyState, Info]:
         from blackjax.sgmcmc import diffusions
@@ -159,7 +158,9 @@ class NoisyPhase(ChainPhase):
     def _positions(self, state: NoisyState) -> jax.Array:
         return state.position
 
-    def blame(self, state: NoisyState, term: str) -> str:
+    def explain(self, state: NoisyState, history: History, term: str | None = None) -> str | None:
+        if term is None:
+            return None
         return (
             f"{term}: noisy gradient steps have run away. Lower learning_rate (to a tenth), start "
             "from init=px.fit(…, px.MaximumAPosteriori()), and check the scale of the data and of "
@@ -173,40 +174,29 @@ class NoisyPhase(ChainPhase):
 class _StochasticGradient(Method):
     """What both methods share."""
 
-    takes_points: ClassVar[bool] = False
+    @property
+    def needs(self) -> Needs:
+        return Needs(no_points=NO_POINTS)
 
     def _check(self) -> None:
         method: Any = self
         check_chains(method, "cycles", "keep")
         above_zero("learning_rate", method.learning_rate)
-        choose("schedule", method.schedule, ("constant", "polynomial", "cyclical"))
+        one_of("schedule", method.schedule, ("constant", "polynomial", "cyclical"))
         if method.preconditioner is not None:
-            choose("preconditioner", method.preconditioner, ("rmsprop",))
+            one_of("preconditioner", method.preconditioner, ("rmsprop",))
         fraction("burn_in", method.burn_in, zero=True)
         if method.cycles > 1 and method.schedule != "cyclical":
             raise ValueError(f"cycles={method.cycles} needs schedule='cyclical'")
 
-    def _phases(self, model: Model, plan: Plan, friction: Any) -> list[Phase]:
+    def phases(self, model: Model, plan: Plan) -> list[Phase]:
         method: Any = self
         if method.schedule == "cyclical" and int(plan.steps) < 2 * method.cycles:
             raise ValueError(
                 f"cycles={method.cycles} are too many for {int(plan.steps)} steps: a cycle needs "
                 "at least 2; take more epochs or fewer cycles"
             )
-        return [
-            NoisyPhase(
-                model,
-                plan,
-                method.chains,
-                rate=jnp.asarray(method.learning_rate),
-                friction=None if friction is None else jnp.asarray(friction),
-                burn_in=jnp.asarray(method.burn_in),
-                cycles=jnp.asarray(method.cycles),
-                keep=jnp.asarray(method.keep),
-                schedule=method.schedule,
-                preconditioned=method.preconditioner is not None,
-            )
-        ]
+        return [NoisyPhase(model, plan, method.chains, with_arrays(method, model))]
 
 
 class SGLD(_StochasticGradient):
@@ -258,15 +248,12 @@ class SGLD(_StochasticGradient):
     chains: int = 4
     burn_in: float = 0.5
     schedule: Literal["constant", "polynomial", "cyclical"] = "constant"
-    cycles: int = 1
+    cycles: Count = 1
     preconditioner: Literal["rmsprop"] | None = None
-    keep: int = 100
+    keep: Count = 100
 
     def __check_init__(self) -> None:
         self._check()
-
-    def phases(self, model: Model, plan: Plan) -> list[Phase]:
-        return self._phases(model, plan, None)
 
 
 class SGHMC(_StochasticGradient):
@@ -301,14 +288,11 @@ class SGHMC(_StochasticGradient):
     chains: int = 4
     burn_in: float = 0.5
     schedule: Literal["constant", "polynomial", "cyclical"] = "constant"
-    cycles: int = 1
+    cycles: Count = 1
     preconditioner: Literal["rmsprop"] | None = None
-    keep: int = 100
+    keep: Count = 100
 
     def __check_init__(self) -> None:
         self._check()
         if not 0 < self.friction <= 1:
             raise ValueError(f"friction must lie above 0 and not above 1, got {self.friction}")
-
-    def phases(self, model: Model, plan: Plan) -> list[Phase]:
-        return self._phases(model, plan, self.friction)

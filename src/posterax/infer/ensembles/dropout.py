@@ -21,7 +21,8 @@ from ...model import Model, Parameters
 from ...networks.parts import Where, select
 from ...networks.sparse import pruned_weights
 from ...program.places import Place, places
-from ..base import Method, Phase, Plan, check_optimizer
+from ..base import Method, Phase, Plan, with_arrays
+from ..objective import check_optimizer
 from .dropout_phase import DropoutPhase
 
 DEFAULT_RATE = 0.1
@@ -131,10 +132,10 @@ class MCDropout(Method):
         rate = jnp.asarray(self.initial_rate if isinstance(given, str) else given)
         return [
             DropoutPhase(
-                model, plan, jnp.asarray(self.learning_rate), rate,
+                model, plan, with_arrays(self, model), rate,
                 {name: jnp.asarray(place.units) for name, place in found.items()},
                 {name: jnp.asarray(float(place.inputs)) for name, place in found.items()},
-                self.optimizer, self.schedule, learned,
+                learned,
             )
         ]  # fmt: skip
 

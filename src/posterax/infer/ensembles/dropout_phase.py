@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import optax
 
 from ..._util.noise import noise_key
-from ..._util.tree import named_leaves
+from ..._util.tree import dtype_of, named_leaves
 from ...data import Batch, Data
 from ...model import Parameters
 from ...posteriors import DropoutPosterior, Posterior
@@ -20,7 +20,8 @@ from ...posteriors.dropout import mask
 from ...priors import Prior, is_prior
 from ...program.random_weights import RandomArray, run
 from ...program.reuse import PRODUCT
-from ..base import Draw, Info, Phase, Start, make_optimizer, mean_nll
+from ..base import Draw, History, Info, Start
+from ..objective import DescentPhase, mean_nll
 
 _TEMPERATURE = 0.1  # of the relaxed Bernoulli variables, as in the paper
 
@@ -83,33 +84,26 @@ class DropoutState(NamedTuple):
     optimizer: Any
 
 
-class DropoutPhase(Phase):
-    """Gradient descent on F / N; without places the network has dropout layers of its own."""
+class DropoutPhase(DescentPhase):
+    """Gradient descent on F / N; without ``units`` the network has dropout layers of its own."""
 
-    learning_rate: Any
     rate: Any  # fixed, or where the learned ones start
     units: dict[str, Any]
     inputs: dict[str, Any]  # how many: K
-    optimizer: Any
-    schedule: str = eqx.field(static=True)
     learned: bool = eqx.field(static=True)
 
     title: ClassVar[str] = "optimising"
 
-    def _optimizer(self) -> optax.GradientTransformation:
-        return make_optimizer(self.optimizer, self.learning_rate, self.schedule, self.plan)
-
-    def init(self, previous: Start, data: Data | None, key: jax.Array) -> DropoutState:
-        point = previous.parameters
-        dtype = jax.tree.leaves(point)[0].dtype
-        earlier = previous.posterior
-        known = earlier.rates if isinstance(earlier, DropoutPosterior) else {}
+    def init(self, start: Start, data: Data | None, key: jax.Array) -> DropoutState:
+        point = start.parameters
+        dtype = dtype_of(point)
+        known = getattr(start.posterior, "rates", {})
         logits = {}
         if self.learned:
             rates = {name: jnp.asarray(known.get(name, self.rate), dtype) for name in self.units}
             logits = {name: jnp.log(p) - jnp.log1p(-p) for name, p in rates.items()}
         trained = {"point": point, "logit": logits}
-        return DropoutState(point, logits, previous.state, self._optimizer().init(trained))
+        return DropoutState(point, logits, start.state, self._optimizer().init(trained))
 
     def step(self, state: DropoutState, batch: Batch, key: jax.Array) -> tuple[DropoutState, Info]:
         trained = {"point": state.point, "logit": state.logits}
@@ -117,8 +111,8 @@ class DropoutPhase(Phase):
             trained, state.state, batch, key
         )
         # an optimiser's weight decay sees the log odds as zero, so it cannot pull p to 1/2
-        seen = trained | {"logit": jax.tree.map(jnp.zeros_like, state.logits)}
-        updates, optimizer = self._optimizer().update(grads, state.optimizer, seen)
+        decayed = trained | {"logit": jax.tree.map(jnp.zeros_like, state.logits)}
+        updates, optimizer = self._optimizer().update(grads, state.optimizer, decayed)
         new = optax.apply_updates(trained, updates)
         return DropoutState(new["point"], new["logit"], network_state, optimizer), Info(terms)
 
@@ -196,16 +190,16 @@ class DropoutPhase(Phase):
         parts = zip(names, priors, jax.tree.leaves(point), keys, strict=True)
         return jnp.sum(jnp.stack([one(*part) for part in parts]))
 
-    def blame(self, state: DropoutState, term: str) -> str:
+    def explain(self, state: DropoutState, history: History, term: str | None = None) -> str | None:
         if term == "prior":
             return (
                 "prior: log p(w) is not finite at the weights or at 0; lower the learning rate, or "
                 "use a prior with density on the whole line"
             )
-        return super().blame(state, term)
+        return super().explain(state, history, term)
 
     def finish(self, state: DropoutState, draws: Draw | None) -> Posterior:
-        dtype = jax.tree.leaves(state.point)[0].dtype
+        dtype = dtype_of(state.point)
         rates = {name: rate.p.astype(dtype) for name, rate in self.rates(state.logits).items()}
         return DropoutPosterior(
             self.model, state.state, self.plan.targets,

@@ -7,17 +7,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from ..._util.checks import whole_number
+from ..._util.checks import one_of, whole_number
 from ..._util.noise import noise_key
 from ..._util.tree import tree_size
 from ...data import Batch, Data
 from ...model import Model
-from ...posteriors import Draws, GaussianMixture, Posterior
-from ..base import Draw, Info, Method, Phase, Plan, Start, check_optimizer, choose
-from ..chains.base import over_devices
+from ...posteriors import Posterior
+from ..base import Draw, History, Info, Method, Phase, Plan, Start, with_arrays
+from ..objective import check_optimizer
 from ..points.point import MaximumAPosteriori, MaximumLikelihood
-from ..variational.bayes_by_backprop import BayesByBackprop
-from ..variational.mean_field import VariationalPhase
 from .ensemble_variants import Own, Variant
 
 UNROLLED_WORK = 500_000  # products of a member's pass from which a CPU gains by single members
@@ -35,9 +33,9 @@ class Member(NamedTuple):
 class EnsemblePhase(Phase):
     """The phase of one member, for all of them.
 
-    The state is a ``Member`` whose arrays have a leading axis, stepped under ``vmap`` and laid
-    over the devices where there are several; or, ``unrolled``, a tuple of members whose steps
-    follow one another in the program, which a CPU runs in parallel where it can.
+    The state is a ``Member`` whose arrays have a leading axis, stepped under ``vmap``; or,
+    ``unrolled``, a tuple of members whose steps follow one another in the program, which a CPU
+    runs in parallel where it can.
     """
 
     member: Phase
@@ -47,37 +45,39 @@ class EnsemblePhase(Phase):
     unrolled: bool = eqx.field(static=True, default=False)
 
     title: ClassVar[str] = "training members"
+    axis: ClassVar[str] = "members"
 
-    def init(self, previous: Start, data: Data | None, key: jax.Array) -> Any:
+    def length(self) -> int | None:
+        return self.member.length()
+
+    def init(self, start: Start, data: Data | None, key: jax.Array) -> Any:
+        if start.given:
+            self._check_start(start)
+
         def one(index: jax.Array, key: jax.Array) -> Member:
             own = self.variant.draw(self.model, data, jax.random.fold_in(key, VARIANT))
-            if previous.given:
-                return Member(self.member.init(self._start_of(index, previous), data, key), own)
-            fresh = previous._replace(parameters=self.model.init(key))
-            return Member(self.member.init(fresh, data, key), own)
+            return Member(self.member.init(self._start_of(index, start, key), data, key), own)
 
         all_ = jax.vmap(one)(jnp.arange(self.members), jax.random.split(key, self.members))
         if not self.unrolled:
-            return over_devices(all_, self.members)
+            return all_
         return tuple(jax.tree.map(lambda a, i=i: a[i], all_) for i in range(self.members))
 
-    def _start_of(self, index: jax.Array, previous: Start) -> Start:
-        """A member begins where the same member of an earlier ensemble is."""
-        posterior, found = previous.posterior, 0
-        if isinstance(posterior, GaussianMixture):
-            found, part = posterior.members, posterior.component(index)
-            start = Start(part.mu, part.state, part, given=True)
-        elif isinstance(posterior, Draws) and posterior.own_state:
-            found = posterior.shape[1]
-            params, state = posterior.parameters(index), posterior.network_state(index)
-            start = Start(params, state, None, given=True)
-        if found != self.members:
-            what = f"one of {found}" if found else "something else"
+    def _check_start(self, start: Start) -> None:
+        count = 0 if start.posterior is None else start.posterior.members
+        if count != self.members:
+            what = f"one of {count}" if count else "something else"
             raise ValueError(
                 f"init: an ensemble of {self.members} members starts from an earlier ensemble of "
                 f"{self.members} members, got {what}; leave init out for random starts"
             )
-        return start
+
+    def _start_of(self, index: jax.Array, start: Start, key: jax.Array) -> Start:
+        """A fresh start; or where the same member of an earlier ensemble is."""
+        if start.posterior is None:
+            return start._replace(parameters=self.model.init(key))
+        part = start.posterior.member(index)
+        return Start(part.moments()[0], part.state, part, given=True)
 
     def _each(self, function: Any, state: Any, *more: Any) -> Any:
         """``function`` of every member; what it returns is laid out as the state is."""
@@ -94,14 +94,14 @@ class EnsemblePhase(Phase):
         def one(now: Member, key: jax.Array, temperature: Any) -> Any:
             member: Any = self.variant.phase(self.member, now.own)
             if temperature is not None:
-                member = eqx.tree_at(lambda m: m.temperature, member, temperature)
-            seen = self.variant.batch(self.model, batch, now.own)
-            new, info = member.step(now.state, seen, key)
+                member = eqx.tree_at(lambda m: m.method.temperature, member, temperature)
+            own_batch = self.variant.batch(self.model, batch, now.own)
+            new, info = member.step(now.state, own_batch, key)
             return Member(new, now.own), info.terms
 
         keys = jax.random.split(noise_key(key), self.members)
-        found = self._each(one, state, keys, self.temperatures)
-        state, terms = zip(*found, strict=True) if self.unrolled else found
+        each = self._each(one, state, keys, self.temperatures)
+        state, terms = zip(*each, strict=True) if self.unrolled else each
         return state, Info(jax.tree.map(jnp.mean, self._together(terms)))
 
     def report(self, state: Any, key: jax.Array) -> dict[str, jax.Array]:
@@ -111,16 +111,12 @@ class EnsemblePhase(Phase):
         keys = jax.random.split(noise_key(key), self.members)
         return jax.tree.map(jnp.mean, self._together(self._each(one, state, keys)))
 
-    def blame(self, state: Any, term: str) -> str:
-        return self.member.blame(self._together(state).state, term)
+    def explain(self, state: Any, history: History, term: str | None = None) -> str | None:
+        return self.member.explain(self._together(state).state, history, term)
 
     def finish(self, state: Any, draws: Draw | None) -> Posterior:
-        model, targets = self.model, self.plan.targets
-        state = self._together(state).state
-        if isinstance(self.member, VariationalPhase):
-            return GaussianMixture(model, state.state, targets, mu=state.mu, rho=state.rho)
-        params, network_state = jax.tree.map(lambda a: a[None], (state.params, state.state))
-        return Draws(model, network_state, targets, draws=params, own_state=True)
+        # that of a member, with a leading axis on all its arrays
+        return self.member.finish(self._together(state).state, None).mixture()
 
 
 def faster_unrolled(model: Model, plan: Plan, members: int) -> bool:
@@ -189,35 +185,36 @@ class DeepEnsemble(Method):
     def __check_init__(self) -> None:
         whole_number("members", self.members)
         check_optimizer(self.optimizer, self.learning_rate, self.schedule)
-        self._check_temperatures()
-        self._check_variant()
         if not isinstance(self.inside, Method):
-            choose("inside", self.inside, ("map", "ml"))
-        elif not isinstance(self.inside, BayesByBackprop | MaximumLikelihood):
+            one_of("inside", self.inside, ("map", "ml"))
+        elif not self.inside.needs.mixes:
             raise TypeError(
-                "inside must be 'map', 'ml', px.MaximumAPosteriori(…), px.MaximumLikelihood(…) or "
-                "px.BayesByBackprop(…), got "
-                f"{type(self.inside).__name__}"
-            )
-        elif isinstance(self.inside, BayesByBackprop) and not self.inside.shifts_and_scales:
-            raise ValueError(
-                "inside: the posterior is a mixture of mean-field Gaussians; leave family, "
-                "objective and gradient of px.BayesByBackprop as they are, or fit without "
-                "px.DeepEnsemble"
+                "inside must be 'map', 'ml' or a method whose posteriors can be mixed, "
+                "px.MaximumAPosteriori(…), px.MaximumLikelihood(…), px.IVON(…) or "
+                "px.BayesByBackprop(…) with its own family, objective and gradient, got "
+                f"{self.inside!r}"
             )
         elif (self.learning_rate, self.schedule, self.optimizer) != (1e-3, "cosine", None):
             raise ValueError(
                 "learning_rate, schedule and optimizer belong to the method inside: give them to "
                 f"{type(self.inside).__name__}(…)"
             )
+        self._check_temperatures()
+        self._check_variant()
+
+    def _inside(self) -> Method:
+        """The method of each member."""
+        if isinstance(self.inside, Method):
+            return self.inside
+        kind = MaximumAPosteriori if self.inside == "map" else MaximumLikelihood
+        return kind(self.learning_rate, self.schedule, self.optimizer)
 
     def _check_temperatures(self) -> None:
         if self.temperatures is None:
             return
-        if not isinstance(self.inside, BayesByBackprop):
+        if not hasattr(self.inside, "temperature"):
             raise ValueError("temperatures are for inside=px.BayesByBackprop(…); leave them out")
-        fits = len(self.temperatures) == self.members and min(self.temperatures) >= 0
-        if not fits:
+        if len(self.temperatures) != self.members or min(self.temperatures) < 0:
             raise ValueError(
                 f"temperatures must be {self.members} numbers of 0 or more, one for each member, "
                 f"got {self.temperatures!r}"
@@ -230,7 +227,7 @@ class DeepEnsemble(Method):
             raise ValueError(f"anchored must be True, False or 'targets', got {self.anchored!r}")
         if not self.anchored:
             return
-        if self.inside != "map" and not isinstance(self.inside, MaximumAPosteriori):
+        if not getattr(self._inside(), "with_prior", False):
             raise ValueError(
                 "anchored members are maxima a posteriori, each under a prior around its anchor: "
                 "take inside='map', or bootstrap=True in its place"
@@ -242,15 +239,12 @@ class DeepEnsemble(Method):
             )
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
-        method = self.inside
-        if not isinstance(method, Method):
-            kind = MaximumAPosteriori if method == "map" else MaximumLikelihood
-            method = kind(self.learning_rate, self.schedule, self.optimizer)
-        (member,) = method.phases(model, plan)
-        if isinstance(member, VariationalPhase):
-            member = dataclasses.replace(member, alone=False)
+        inside = self._inside().phases(model, dataclasses.replace(plan, members=self.members))
         variant = Variant(self.bootstrap, bool(self.anchored), self.anchored == "targets")
         variant.check(model)
-        ladder = None if self.temperatures is None else jnp.asarray(self.temperatures)
+        ladder = with_arrays(self, model).temperatures
         unrolled = faster_unrolled(model, plan, self.members)
-        return [EnsemblePhase(model, plan, member, self.members, variant, ladder, unrolled)]
+        return [
+            EnsemblePhase(model, plan, phase, self.members, variant, ladder, unrolled)
+            for phase in inside
+        ]

@@ -14,7 +14,6 @@ rate comes unless it is given; and the walk.
 import dataclasses
 from typing import Any, ClassVar, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
@@ -26,7 +25,8 @@ from ..._util.tree import tree_bytes
 from ...data import Batch, Data
 from ...model import Model, Parameters
 from ...posteriors import LowRankGaussian, Posterior
-from ..base import Draw, Info, Method, Phase, Plan, Start, check_optimizer, mean_nll
+from ..base import Count, Draw, History, Info, Method, Needs, Phase, Plan, Start, with_arrays
+from ..objective import check_optimizer, mean_nll
 from ..points.point import MaximumAPosteriori, MaximumLikelihood, PointPhase, PointState
 
 ITERATES = 100  # at least so many go into the moments, where a phase has as many steps
@@ -52,16 +52,17 @@ class SharpnessPhase(PointPhase):
     """
 
     title: ClassVar[str] = "measuring the curvature"
-    validated: ClassVar[bool] = False
+    finishes: ClassVar[Any] = "at the end"
+    lengthens: ClassVar[bool] = False
 
-    def init(self, previous: Any, data: Data | None, key: jax.Array) -> Any:
-        if isinstance(previous, Start):  # nothing was trained
-            _refuse_no_mode(previous.posterior)
-            previous = PointState(previous.parameters, previous.state, None)
-        flat, unravel = ravel_pytree(previous.params)
+    def init(self, start: Start, data: Data | None, key: jax.Array) -> Any:
+        _refuse_no_mode(start.posterior)
+        flat, unravel = ravel_pytree(start.parameters)
         direction = jax.random.normal(key, flat.shape, flat.dtype)
         direction = unravel(direction / jnp.linalg.norm(direction))
-        return SharpnessState(previous.params, previous.state, direction, jnp.zeros((), flat.dtype))
+        return SharpnessState(
+            start.parameters, start.state, direction, jnp.zeros((), flat.dtype)
+        )  # fmt: skip
 
     def step(self, state: Any, batch: Batch, key: jax.Array) -> tuple[Any, Info]:
         def slope(params: Parameters) -> tuple[jax.Array, jax.Array]:
@@ -74,9 +75,12 @@ class SharpnessPhase(PointPhase):
         bent, nll = jax.grad(slope, has_aux=True)(state.params)
         size = optax.tree.norm(bent)
         direction = jax.tree.map(lambda b: b / jnp.where(size > 0, size, 1), bent)
-        found = jnp.maximum(state.curvature, size)
+        largest = jnp.maximum(state.curvature, size)
         terms = {"nll": mean_nll(nll, batch), "curvature": size}
-        return state._replace(direction=direction, curvature=found), Info(terms)
+        return state._replace(direction=direction, curvature=largest), Info(terms)
+
+    def hand_over(self, state: Any) -> Start:
+        return super().hand_over(state)._replace(tuned=state.curvature)
 
 
 def _refuse_no_mode(posterior: Posterior | None) -> None:
@@ -105,46 +109,45 @@ class WalkState(NamedTuple):
 class WalkPhase(PointPhase):
     """SGD with a constant rate (``None``: by the curvature), whose iterates are collected."""
 
-    momentum: Any
     every: Any
-    scale: Any
-    rank: int = eqx.field(static=True)
+    rate: Any = None
 
     title: ClassVar[str] = "collecting"
-    improves: ClassVar[bool] = False  # at a mode already: it is there to spread
+    finishes: ClassVar[Any] = "to look"  # at a mode already: it is there to spread
 
     def _optimizer(self) -> optax.GradientTransformation:
-        if self.optimizer is not None:
-            return self.optimizer
-        rate = 0.0 if self.learning_rate is None else self.learning_rate  # ``step`` puts it in
-        return optax.sgd(rate, self.momentum)
+        if self.method.optimizer is not None:
+            return self.method.optimizer
+        rate = 0.0 if self.rate is None else self.rate  # ``step`` puts it in
+        return optax.sgd(rate, self.method.momentum)
 
     def _flat(self, params: Parameters) -> jax.Array:
         return ravel_pytree(self.model.bayesian(params))[0]
 
-    def init(self, previous: SharpnessState, data: Data | None, key: jax.Array) -> Any:
-        params, zero = previous.params, jnp.zeros((), jnp.int32)
+    def init(self, start: Start, data: Data | None, key: jax.Array) -> Any:
+        params, zero = start.parameters, jnp.zeros((), jnp.int32)
         flat = self._flat(params)
         return WalkState(
-            PointState(params, previous.state, self._optimizer().init(params)),
+            PointState(params, start.state, self._optimizer().init(params)),
             params,
             self.model.bayesian(jax.tree.map(jnp.zeros_like, params)),
-            jnp.zeros((self.rank, len(flat)), flat.dtype),
+            jnp.zeros((self.method.rank, len(flat)), flat.dtype),
             zero, zero,
-            previous.state,
-            previous.curvature,
+            start.state,
+            start.tuned,
         )  # fmt: skip
 
     def step(self, state: Any, batch: Batch, key: jax.Array) -> tuple[Any, Info]:
         walk_key, mean_key = jax.random.split(key)
-        rate = self.learning_rate
+        method = self.method
+        rate = method.learning_rate
         if rate is None:  # heavy balls are stable below 2 (1 + momentum) / λ
             tiny = jnp.finfo(state.curvature.dtype).tiny
-            rate = STABLE * 2 * (1 + self.momentum) / jnp.maximum(state.curvature, tiny)
+            rate = STABLE * 2 * (1 + method.momentum) / jnp.maximum(state.curvature, tiny)
             rate = jnp.minimum(rate, HIGHEST)
-        own = dataclasses.replace(self, learning_rate=rate)
+        own = dataclasses.replace(self, rate=rate)
         point, info = PointPhase.step(own, state.point, batch, walk_key)
-        if self.optimizer is None:
+        if method.optimizer is None:
             info = Info(info.terms | {"learning_rate": jnp.asarray(rate)})
         state = self.collect(state._replace(point=point, step=state.step + 1))
         if jax.tree.leaves(state.state):  # running averages must be those of the weights predicted
@@ -169,26 +172,27 @@ class WalkPhase(PointPhase):
             state.squares, params, state.mean, mean,
             is_leaf=lambda node: node is None,
         )  # fmt: skip
-        row = jnp.maximum(number - 1, 0) % self.rank
+        row = jnp.maximum(number - 1, 0) % self.method.rank
         away = self._flat(params) - self._flat(mean)
         last = state.last.at[row].set(jnp.where(now, away, state.last[row]))
         return state._replace(mean=mean, squares=squares, last=last, number=number)
 
-    def blame(self, state: WalkState, term: str) -> str:
-        return (
-            f"{super().blame(state, term)} of SWAG, which history['learning_rate'] tells, to a "
+    def explain(self, state: WalkState, history: History, term: str | None = None) -> str | None:
+        why = super().explain(state, history, term)
+        return why and (
+            f"{why} of SWAG, which history['learning_rate'] tells, to a "
             "tenth, or train longer before it"
         )
 
     def finish(self, state: Any, draws: Draw | None) -> Posterior:
-        number = jnp.maximum(state.number, 1)
-        kept = jnp.maximum(jnp.minimum(state.number, self.rank) - 1, 1)
-        sigma = jax.tree.map(lambda s: jnp.sqrt(0.5 * self.scale * s / number), state.squares)
+        number, scale = jnp.maximum(state.number, 1), self.method.scale
+        columns = jnp.maximum(jnp.minimum(state.number, self.method.rank) - 1, 1)
+        sigma = jax.tree.map(lambda s: jnp.sqrt(0.5 * scale * s / number), state.squares)
         return LowRankGaussian(
             self.model, state.state, self.plan.targets,
             mu=state.mean,
             sigma=jax.tree.map(lambda s, like: s.astype(like.dtype), sigma, state.squares),
-            factor=(state.last.T * jnp.sqrt(0.5 * self.scale / kept)).astype(state.last.dtype),
+            factor=(state.last.T * jnp.sqrt(0.5 * scale / columns)).astype(state.last.dtype),
         )  # fmt: skip
 
 
@@ -247,11 +251,18 @@ class SWAG(Method):
     learning_rate: float | None = None
     momentum: float = 0.9
     optimizer: Any = None
-    every: int | None = None
+    every: Count | None = None
     scale: float = 1.0
     training: MaximumLikelihood = MaximumAPosteriori()
 
-    minibatches: ClassVar[bool] = True
+    @property
+    def needs(self) -> Needs:
+        return Needs(batches=2)
+
+    @property
+    def with_prior(self) -> bool:
+        """Whether the objective has the prior in it."""
+        return self.training.with_prior
 
     def __check_init__(self) -> None:
         whole_number("rank", self.rank, least=2)
@@ -277,19 +288,12 @@ class SWAG(Method):
         given = self.learning_rate is not None or self.optimizer is not None
         lengths = jnp.asarray([steps - walk, 0 if given else PROBES, walk], jnp.int32)
         mode, measure, collect = (dataclasses.replace(plan, steps=length) for length in lengths)
-        rate = None if self.learning_rate is None else jnp.asarray(self.learning_rate)
-        common = (rate, self.optimizer, "constant", self.training.with_prior)
+        method = with_arrays(self, model)
         return [
             *(self.training.phases(model, mode) if self.collect != 1 else ()),
-            SharpnessPhase(model, measure, *common),
-            WalkPhase(
-                model, collect, *common,
-                momentum=jnp.asarray(self.momentum),
-                every=jnp.asarray(every, jnp.int32),
-                scale=jnp.asarray(self.scale),
-                rank=self.rank,
-            ),
-        ]  # fmt: skip
+            SharpnessPhase(model, measure, method),
+            WalkPhase(model, collect, method, jnp.asarray(every, jnp.int32)),
+        ]
 
     def _check(self, model: Model, plan: Plan, iterates: int) -> None:
         """Refuse what would leave a Gaussian without spread, or more deviations than memory."""

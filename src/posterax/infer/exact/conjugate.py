@@ -25,7 +25,7 @@ from ...posteriors import Evidence, FullGaussian, Posterior
 from ...posteriors.correlated import refuse_large_covariance
 from ...priors import Gaussian, is_flat, is_prior
 from ...priors.base import LOG_2PI
-from ..base import Draw, Info, Method, Phase, Plan
+from ..base import Draw, History, Info, Method, Needs, Phase, Plan, Start
 from ..laplace.curvature import REST, add_products, in_parts
 from .affine import bend, probes, refuse_bent, tolerance
 
@@ -54,17 +54,17 @@ class Regression(Phase):
     probes: tuple[Parameters, Parameters]
 
     title: ClassVar[str] = "summing"
-    validated: ClassVar[bool] = False  # before its end there is nothing to look at
+    finishes: ClassVar[Any] = "at the end"
 
     def length(self) -> int:
         return int(self.plan.batches)
 
-    def init(self, previous: Any, data: Data | None, key: jax.Array) -> Sums:
+    def init(self, start: Start, data: Data | None, key: jax.Array) -> Sums:
         first = jax.tree.leaves(self.model.parameters)[0]
         size = self.model.bayesian_size + 2
         zeros = {name: jnp.zeros((size, size), first.dtype) for name in ("matrix", "matrix" + REST)}
         nothing = jnp.zeros((), first.dtype)
-        return Sums(zeros, nothing, jnp.zeros((), jnp.int32), previous.state)
+        return Sums(zeros, nothing, jnp.zeros((), jnp.int32), start.state)
 
     def step(self, state: Sums, batch: Batch, key: jax.Array) -> tuple[Sums, Info]:
         rows, outputs = len(batch.weight), math.prod(batch.y.shape[1:])
@@ -99,8 +99,8 @@ class Regression(Phase):
         derivative = jax.jacrev if count <= model.bayesian_size else jax.jacfwd
 
         def one(x: Any) -> tuple[jax.Array, jax.Array]:
-            found = jax.tree.leaves(derivative(outputs)(origin, x))
-            columns = [a.reshape(count, -1) for a in found]
+            slopes = jax.tree.leaves(derivative(outputs)(origin, x))
+            columns = [a.reshape(count, -1) for a in slopes]
             return outputs(origin, x), jnp.concatenate(columns, axis=1)
 
         f, jacobian = jax.vmap(one)(x)
@@ -113,8 +113,11 @@ class Regression(Phase):
             rows = jnp.sqrt(weight)[:, None, None] * jnp.concatenate([both, ones], axis=2)
             return rows.reshape(-1, rows.shape[2])
 
-    def blame(self, state: Sums, term: str) -> str:
-        return "the network's outputs or derivatives overflow; scale the inputs, or fit in float64"
+    def explain(self, state: Sums, history: History, term: str | None = None) -> str | None:
+        return (
+            term
+            and "the network's outputs or derivatives overflow; scale the inputs, or fit in float64"
+        )
 
     def finish(self, state: Sums, draws: Draw | None) -> Posterior:
         model, d = self.model, self.model.bayesian_size
@@ -141,15 +144,15 @@ class Regression(Phase):
                 "prior"
             ) from None
         root = scipy.linalg.solve_triangular(upper, np.eye(d)).T
-        seen = root.T @ towards
+        explained = root.T @ towards
         flat, unravel = ravel_pytree(model.parameters)
         noise = np.add(*(np.asarray(part, np.float64) for part in self.noise))
         noise = noise if noise.ndim == 1 else np.diag(noise)
         each = -0.5 * LOG_2PI * len(noise) - np.sum(np.log(noise))
-        value = total[-1, -1] * each - 0.5 * (square - seen @ seen)
+        value = total[-1, -1] * each - 0.5 * (square - explained @ explained)
         value -= np.sum(np.log(np.diag(upper)))
-        whole = int(state.step) >= self.length()
-        if not whole:
+        complete = int(state.step) >= self.length()
+        if not complete:
             warnings.warn(
                 f"{int(state.step)} of {self.length()} batches were summed: the posterior is that "
                 "of those; go on with px.fit(…, resume=posterior)",
@@ -159,9 +162,9 @@ class Regression(Phase):
             model,
             state.state,
             self.plan.targets,
-            mu=unravel(jnp.asarray(loc + scale * (root @ seen), flat.dtype)),
+            mu=unravel(jnp.asarray(loc + scale * (root @ explained), flat.dtype)),
             cholesky=jnp.asarray(scale[:, None] * root, flat.dtype),
-            evidence=Evidence(float(value), 0.0, "exact") if whole else None,
+            evidence=Evidence(float(value), 0.0, "exact") if complete else None,
         )
 
 
@@ -199,10 +202,10 @@ class Conjugate(Method):
         *Bayesian interpolation*, Neural Computation 1992.
     """
 
-    counts: ClassVar[Any] = "nothing"
-    kinds: ClassVar[tuple[str, ...]] = ("regression",)
-    takes_start: ClassVar[bool] = False
-    instead_of_init: ClassVar[str] = "has its answer in closed form, from no start; leave init out"
+    @property
+    def needs(self) -> Needs:
+        no_start = "has its answer in closed form, from no start; leave init out"
+        return Needs("nothing", no_start=no_start)
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
         _check_likelihood(model.likelihood)

@@ -18,14 +18,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..._util.checks import whole_number
-from ..._util.tree import named_leaves
+from ..._util.tree import dtype_of, named_leaves
 from ...data import Batch, Data
 from ...model import Model
 from ...networks.footprint import footprint
 from ...posteriors import Enumerated, Evidence, Posterior
 from ...posteriors.enumerated import decode
 from ...priors import is_grid, is_prior
-from ..base import Draw, Info, Method, Phase, Plan
+from ..base import Draw, History, Info, Method, Needs, Phase, Plan, Start
+from ..chains.base import NO_POINTS
 
 MOST_STATES = 2**22
 MOST_AT_ONCE = 2**12  # states in a step
@@ -49,16 +50,14 @@ class Summation(Phase):
     chunk: int = eqx.field(static=True)
 
     title: ClassVar[str] = "enumerating"
-    full_batch: ClassVar[bool] = True
 
     def length(self) -> int:
         return -(-self.states // self.chunk)
 
-    def init(self, previous: Any, data: Data | None, key: jax.Array) -> Visited:
-        dtype = jax.tree.leaves(self.model.parameters)[0].dtype
-        nothing = jnp.asarray(-jnp.inf, dtype)
+    def init(self, start: Start, data: Data | None, key: jax.Array) -> Visited:
+        nothing = jnp.asarray(-jnp.inf, dtype_of(self.model.parameters))
         log_joint = jnp.full((self.length() * self.chunk,), nothing)
-        return Visited(log_joint, jnp.zeros((), jnp.int32), nothing, previous.state)
+        return Visited(log_joint, jnp.zeros((), jnp.int32), nothing, start.state)
 
     def step(self, state: Visited, batch: Batch, key: jax.Array) -> tuple[Visited, Info]:
         first = state.step * self.chunk
@@ -76,11 +75,11 @@ class Summation(Phase):
 
         most = self._side_by_side(batch)
         if most < self.chunk:
-            found = jax.lax.map(one, numbers, batch_size=most)
+            values = jax.lax.map(one, numbers, batch_size=most)
         else:
-            found = jax.vmap(one)(numbers)
-        log_joint = jax.lax.dynamic_update_slice(state.log_joint, found, (first,))
-        log_sum = jnp.logaddexp(state.log_sum, jax.nn.logsumexp(found))
+            values = jax.vmap(one)(numbers)
+        log_joint = jax.lax.dynamic_update_slice(state.log_joint, values, (first,))
+        log_sum = jnp.logaddexp(state.log_sum, jax.nn.logsumexp(values))
         shown = jnp.maximum(log_sum, jnp.finfo(log_sum.dtype).min)
         new = Visited(log_joint, state.step + 1, log_sum, state.state)
         return new, Info({"log_evidence": shown})
@@ -92,8 +91,8 @@ class Summation(Phase):
         shape, widest = footprint(self.model.network, inputs)
         return max(1, BYTES_AT_ONCE // (12 * math.prod(shape) + 2 * rows * widest + 1))
 
-    def blame(self, state: Visited, term: str) -> str:
-        return f"{term}: some state has an infinite density; check the scale of the data"
+    def explain(self, state: Visited, history: History, term: str | None = None) -> str | None:
+        return term and f"{term}: some state has an infinite density; check the scale of the data"
 
     def finish(self, state: Visited, draws: Draw | None) -> Posterior:
         log_joint = np.asarray(state.log_joint[: self.states], np.float64)
@@ -151,12 +150,12 @@ class Enumeration(Method):
 
     chunk: int | None = None
 
-    counts: ClassVar[Any] = "nothing"
-    full_batch: ClassVar[bool] = True
-    takes_points: ClassVar[bool] = False
-    takes_start: ClassVar[bool] = False
-    takes_discrete: ClassVar[bool] = True
-    instead_of_init: ClassVar[str] = "visits every state, wherever it starts; leave init out"
+    @property
+    def needs(self) -> Needs:
+        no_start = "visits every state, wherever it starts; leave init out"
+        return Needs(
+            "nothing", all_data=True, discrete=True, no_start=no_start, no_points=NO_POINTS
+        )
 
     def __check_init__(self) -> None:
         if self.chunk is not None:

@@ -20,7 +20,8 @@ from ...model import Model
 from ...posteriors import Posterior, WeightedDraws
 from ...posteriors.weighted import effective, evidence_of, normalised, pareto_smooth
 from ...priors import is_prior
-from ..base import Draw, Info, Method, Phase, Plan
+from ..base import Draw, Info, Method, Needs, Phase, Plan, Start, with_arrays
+from ..chains.base import NO_POINTS
 from .proposals import as_proposal, check_proposal
 
 RELIABLE = 0.7  # k-hat above which no practical number of candidates is enough
@@ -36,13 +37,15 @@ class CandidatePhase(Phase):
     log_normaliser: Any
 
     title: ClassVar[str] = "weighing candidates"
-    full_batch: ClassVar[bool] = True
-    keeps_draws: ClassVar[bool] = True
+    finishes: ClassVar[Any] = "at the end"
 
-    def init(self, previous: Any, data: Data | None, key: jax.Array) -> Any:
+    def retained(self, steps: Any, thin: int) -> Any:
+        return steps // thin
+
+    def init(self, start: Start, data: Data | None, key: jax.Array) -> Any:
         # the network's state (the one that goes with the proposal) and the largest weight so far
         network_state = jax.tree.map(
-            lambda a, like: jnp.asarray(a, like.dtype), self.proposal.state, previous.state
+            lambda a, like: jnp.asarray(a, like.dtype), self.proposal.state, start.state
         )
         return network_state, jnp.asarray(-jnp.inf)
 
@@ -163,14 +166,10 @@ class ImportanceSampling(Method):
     smooth: bool = True
     log_evidence: float | None = None
 
-    counts: ClassVar[Any] = "steps"
-    full_batch: ClassVar[bool] = True
-    takes_points: ClassVar[bool] = False
-    takes_start: ClassVar[bool] = False
-    takes_discrete: ClassVar[bool] = True
-    instead_of_init: ClassVar[str] = (
-        "has no start; to draw candidates from a posterior, give it as proposal="
-    )
+    @property
+    def needs(self) -> Needs:
+        no_start = "has no start; to draw candidates from a posterior, give it as proposal="
+        return Needs("steps", all_data=True, discrete=True, no_start=no_start, no_points=NO_POINTS)
 
     def __check_init__(self) -> None:
         whole_number("chains", self.chains)
@@ -198,6 +197,6 @@ class ImportanceSampling(Method):
         return f"{self!r} {settings_fingerprint([repr(self.proposal), numbers])}"
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
-        known = None if self.log_evidence is None else jnp.asarray(float(self.log_evidence))
+        known = with_arrays(self, model).log_evidence
         proposal = as_proposal(self.proposal, model, plan.targets)
         return [CandidatePhase(model, plan, self.chains, self.smooth, proposal, known)]

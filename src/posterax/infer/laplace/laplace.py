@@ -13,17 +13,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._util.checks import whole_number
+from ..._util.checks import one_of, whole_number
 from ..._util.memory import refuse_beyond_memory
-from ..._util.tree import named_leaves
+from ..._util.tree import dtype_of, named_leaves
 from ...data import Batch, Data
-from ...model import Model
+from ...model import Model, Parameters
 from ...networks.parts import Where
 from ...networks.sparse import pruned_weights
 from ...posteriors import Evidence, LaplaceGaussian, Posterior
 from ...priors import Gaussian, is_prior
-from ..base import Draw, Info, Method, Phase, Plan, Start, check_optimizer, choose, mean_nll
-from ..points.point import PointPhase, PointState
+from ..base import Draw, History, Info, Method, Needs, Phase, Plan, Start
+from ..objective import check_optimizer, mean_nll
+from ..points.point import MaximumAPosteriori
 from .curvature import Block, Sums, add_batch, layout, numbers, trace, zeros
 from .marginal import solve
 
@@ -32,9 +33,10 @@ FULL = 1000  # structure="auto": up to so many weights the whole matrix costs le
 
 
 class CurvatureState(NamedTuple):
-    """The maximum as it was found, and sums over the examples seen so far."""
+    """The maximum, the network's state there, and sums over the examples so far."""
 
-    point: PointState
+    params: Parameters
+    state: Any
     sums: Sums
     mass: jax.Array
     log_likelihood: jax.Array
@@ -47,53 +49,55 @@ class CurvaturePhase(Phase):
     blocks: tuple[Block, ...] = eqx.field(static=True)
     probes: int = eqx.field(static=True)
     linearised: Any  # these two as arrays: they matter at the end alone, and compile nothing anew
-    precision: Any  # a place in PRECISIONS
+    precision: Any  # an index into PRECISIONS
 
     title: ClassVar[str] = "curvature"
-    validated: ClassVar[bool] = False  # before its end there is nothing to look at
+    finishes: ClassVar[Any] = "at the end"
+    lengthens: ClassVar[bool] = False  # more steps train w* further
 
     def length(self) -> int:
         return int(self.plan.batches)
 
-    def init(self, previous: Any, data: Data | None, key: jax.Array) -> CurvatureState:
-        if isinstance(previous, Start):  # nothing was trained
-            given = previous.posterior
-            if given is not None and not given.centred:
-                raise ValueError(
-                    f"init: the mean of a {type(given).__name__} is no network that fits, and "
-                    "train=False takes it for the maximum: pass init=px.fit(…, "
-                    "px.MaximumAPosteriori()), or init=posterior.network(key=0) for one draw"
-                )
-            previous = PointState(previous.parameters, previous.state, None)
-        zero = jnp.zeros((), jax.tree.leaves(self.model.parameters)[0].dtype)
-        start = jnp.zeros((), jnp.int32)
-        return CurvatureState(previous, zeros(self.blocks, self.model), zero, zero, start)
+    def init(self, start: Start, data: Data | None, key: jax.Array) -> CurvatureState:
+        given = start.posterior
+        if given is not None and not given.centred:
+            raise ValueError(
+                f"init: the mean of a {type(given).__name__} is no network that fits, and "
+                "train=False takes it for the maximum: pass init=px.fit(…, "
+                "px.MaximumAPosteriori()), or init=posterior.network(key=0) for one draw"
+            )
+        zero = jnp.zeros((), dtype_of(self.model.parameters))
+        return CurvatureState(
+            start.parameters, start.state, zeros(self.blocks, self.model),
+            zero, zero, jnp.zeros((), jnp.int32),
+        )  # fmt: skip
 
     def step(
         self, state: CurvatureState, batch: Batch, key: jax.Array
     ) -> tuple[CurvatureState, Info]:
-        (params, network_state, _), model = state.point, self.model
-        log_p = model.pointwise(params, batch.x, batch.y, state=network_state)
+        params, model = state.params, self.model
+        log_p = model.pointwise(params, batch.x, batch.y, state=state.state)
         total = jnp.sum(batch.weight * log_p)
         sums = add_batch(
-            state.sums, self.blocks, model, params, network_state, batch, key, self.probes
+            state.sums, self.blocks, model, params, state.state, batch, key, self.probes
         )
         mass = state.mass + jnp.sum(batch.weight)
-        new = CurvatureState(state.point, sums, mass, state.log_likelihood + total, state.step + 1)
+        new = state._replace(
+            sums=sums, mass=mass, log_likelihood=state.log_likelihood + total, step=state.step + 1
+        )
         # whatever is not finite in a sum shows in its trace
         terms = {"nll": mean_nll(-total, batch), "trace": trace(sums, self.blocks, mass)}
         return new, Info(terms)
 
-    def blame(self, state: CurvatureState, term: str) -> str:
+    def explain(
+        self, state: CurvatureState, history: History, term: str | None = None
+    ) -> str | None:
         if term == "trace":
             return "the curvature at w*: the network's derivatives overflow there; fit in float64"
-        return super().blame(state, term)
-
-    def reopened(self, state: CurvatureState) -> PointState | None:
-        return None if state.point.optimizer is None else state.point
+        return super().explain(state, history, term)
 
     def finish(self, state: CurvatureState, draws: Draw | None) -> Posterior:
-        params, model = state.point.params, self.model
+        params, model = state.params, self.model
         leaves, names = jax.tree.leaves(params), list(named_leaves(params))
         mode = PRECISIONS[int(self.precision)]
         arrays, factors, value, sound = solve(
@@ -124,7 +128,7 @@ class CurvaturePhase(Phase):
         evidence = Evidence(float(state.log_likelihood) + float(value), 0.0, "approximation")
         return LaplaceGaussian(
             model,
-            state.point.state,
+            state.state,
             self.plan.targets,
             mu=params,
             blocks=blocks,
@@ -208,9 +212,9 @@ class Laplace(Method):
 
     def __check_init__(self) -> None:
         structures = ("auto", "full", "kronecker", "diagonal", "last_layer")
-        choose("structure", self.structure, structures)
-        choose("predictive", self.predictive, ("linearised", "sampled"))
-        choose("prior_precision", self.prior_precision, PRECISIONS)
+        one_of("structure", self.structure, structures)
+        one_of("predictive", self.predictive, ("linearised", "sampled"))
+        one_of("prior_precision", self.prior_precision, PRECISIONS)
         if self.layer is not None and self.structure != "last_layer":
             raise ValueError("layer is for structure='last_layer'; leave it out, or choose that")
         if not isinstance(self.train, bool):
@@ -219,9 +223,9 @@ class Laplace(Method):
         check_optimizer(self.optimizer, self.learning_rate, self.schedule)
 
     @property
-    def counts(self) -> Any:  # type: ignore[override]
+    def needs(self) -> Needs:
         """Epochs of training; without it there is one pass over the data, and nothing to count."""
-        return "epochs" if self.train else "nothing"
+        return Needs("epochs" if self.train else "nothing")
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
         if not model.bayesian_size:
@@ -244,7 +248,7 @@ class Laplace(Method):
         )
         blocks = layout(model, example, structure, self.layer)
         self._check_priors(model, blocks)
-        width = np.dtype(jax.tree.leaves(model.parameters)[0].dtype).itemsize
+        width = np.dtype(dtype_of(model.parameters)).itemsize
         count = numbers(blocks, model)
         instead = {
             "full": "structure='kronecker', 'diagonal' or 'last_layer'",
@@ -262,8 +266,8 @@ class Laplace(Method):
         curvature = CurvaturePhase(model, plan, blocks, self.probes, linearised, precision)
         if not self.train:
             return [curvature]
-        rate = jnp.asarray(self.learning_rate)
-        return [PointPhase(model, plan, rate, self.optimizer, self.schedule, True), curvature]
+        training = MaximumAPosteriori(self.learning_rate, self.schedule, self.optimizer)
+        return [*training.phases(model, plan), curvature]
 
     def _check_priors(self, model: Model, blocks: tuple[Block, ...]) -> None:
         """A factor for the precision needs priors that have one."""

@@ -13,13 +13,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._util.checks import above_zero, whole_number
+from ..._util.checks import above_zero, one_of, whole_number
 from ..._util.tree import tree_size
 from ...data import Batch, Data
 from ...model import Model
 from ...posteriors import Point, Posterior
-from ..base import Draw, Info, Phase, Plan, choose
-from ..chains.base import STILL, ChainMethod, check_chains
+from ..base import Draw, History, Info, Method, Needs, Phase, Plan, Start
+from ..chains.base import STILL, check_chains
 from ..chains.moves import Moved, MovePhase, Target, check_flips, layout, metropolis_hastings
 
 SCHEDULES = ("geometric", "logarithmic", "adaptive")
@@ -59,21 +59,21 @@ class AnnealingPhase(MovePhase):
     """One step: all chains move at the temperature of the step."""
 
     schedule: str = eqx.field(static=True)
-    start: Any  # None: from the spread of energies
-    end: Any
+    hottest: Any  # None: from the spread of energies
+    coldest: Any
     rows: int = eqx.field(static=True)
 
     title: ClassVar[str] = "annealing"
 
-    def init(self, previous: Any, data: Data | None, key: jax.Array) -> AnnealingState:
+    def init(self, start: Start, data: Data | None, key: jax.Array) -> AnnealingState:
         assert data is not None
         start_key, probe_key = jax.random.split(key)
-        target = self.log_density(data.everything(), previous.state)
-        positions = self.starts(previous, start_key)
+        target = self.log_density(data.everything(), start.state)
+        positions = self.starts(start, start_key)
         energy = -jax.vmap(target)(positions)
-        first = jnp.asarray(self.start, energy.dtype) if self.start is not None else None
+        first = jnp.asarray(self.hottest, energy.dtype) if self.hottest is not None else None
         if first is None:
-            first = jnp.maximum(self._spread(target, probe_key), self.end).astype(energy.dtype)
+            first = jnp.maximum(self._spread(target, probe_key), self.coldest).astype(energy.dtype)
         weights = positions.shape[1]
         path = {
             "position": jnp.zeros((self.chains, self.rows, weights), positions.dtype),
@@ -85,7 +85,7 @@ class AnnealingPhase(MovePhase):
         step_size = jnp.full(self.chains, 2.38 / np.sqrt(weights), positions.dtype)
         return AnnealingState(
             positions, energy, positions, energy, step_size, first, first,
-            Fluctuation(energy, zero, zero), path, jnp.zeros((), jnp.int32), previous.state,
+            Fluctuation(energy, zero, zero), path, jnp.zeros((), jnp.int32), start.state,
         )  # fmt: skip
 
     def _spread(self, target: Target, key: jax.Array) -> jax.Array:
@@ -102,7 +102,7 @@ class AnnealingPhase(MovePhase):
     def _temperature(self, state: AnnealingState) -> jax.Array:
         if self.schedule == "adaptive":
             return state.temperature
-        return temperature(self.schedule, state.step, self.plan.steps, state.first, self.end)
+        return temperature(self.schedule, state.step, self.plan.steps, state.first, self.coldest)
 
     def step(
         self, state: AnnealingState, batch: Batch, key: jax.Array
@@ -134,7 +134,7 @@ class AnnealingPhase(MovePhase):
             best_energy=jnp.where(better, energy, state.best_energy),
             step_size=state.step_size * jnp.exp(gain * (rate - ACCEPTANCE)),
             temperature=now,
-            path=self._keep(state, position, energy, now),
+            path=self._recorded(state, position, energy, now),
             step=state.step + 1,
         )
         terms = {
@@ -148,20 +148,19 @@ class AnnealingPhase(MovePhase):
             terms["step_size"] = jnp.mean(new.step_size)
         return self._cool(new) if self.schedule == "adaptive" else new, Info(terms)
 
-    def _keep(
+    def _recorded(
         self, state: AnnealingState, position: jax.Array, energy: jax.Array, now: jax.Array
     ) -> dict[str, jax.Array]:
-        """The path with this step, where it is one of those that are kept."""
+        """The path with this step, where it is one of those it has."""
         steps = jnp.maximum(self.plan.steps, 1).astype(jnp.result_type(float))
         row = jnp.floor(state.step * (self.rows / steps)).astype(jnp.int32)
         row = jnp.where(row == jnp.floor((state.step - 1) * (self.rows / steps)), self.rows, row)
-        found = {"position": position, "energy": energy}
+        path = state.path
         return {
-            name: state.path[name].at[:, row].set(value, mode="drop")
-            for name, value in found.items()
-        } | {
-            "temperature": state.path["temperature"].at[row].set(now, mode="drop"),
-            "step": state.path["step"].at[row].set(state.step, mode="drop"),
+            "position": path["position"].at[:, row].set(position, mode="drop"),
+            "energy": path["energy"].at[:, row].set(energy, mode="drop"),
+            "temperature": path["temperature"].at[row].set(now, mode="drop"),
+            "step": path["step"].at[row].set(state.step, mode="drop"),
         }
 
     def _cool(self, state: AnnealingState) -> AnnealingState:
@@ -177,7 +176,7 @@ class AnnealingPhase(MovePhase):
         pace = jnp.where(early, pace, pace + (speed - pace) / since)
         relative = jnp.where(early | (pace <= 0), 1, speed / jnp.where(pace > 0, pace, 1))
         share = jnp.clip(relative, *PACES) / jnp.maximum(self.plan.steps - state.step, 1)
-        following = now * (self.end / now) ** jnp.minimum(share, 1)
+        following = now * (self.coldest / now) ** jnp.minimum(share, 1)
         return state._replace(
             temperature=following.astype(now.dtype),
             fluctuation=Fluctuation(mean, variance, pace),
@@ -186,9 +185,9 @@ class AnnealingPhase(MovePhase):
     def _positions(self, state: AnnealingState) -> jax.Array:
         return state.position
 
-    def trouble(self, terms: dict[str, np.ndarray]) -> str | None:
+    def _stuck(self, history: History) -> str | None:
         # cold chains rest, and should; hot ones must move
-        hot = terms["acceptance"][: (len(terms["acceptance"]) + 1) // 2]
+        hot = history["acceptance"][: (len(history["acceptance"]) + 1) // 2]
         if np.mean(hot) >= STILL:
             return None
         return (
@@ -198,13 +197,13 @@ class AnnealingPhase(MovePhase):
 
     def finish(self, state: AnnealingState, draws: Draw | None) -> Posterior:
         winner = int(jnp.argmin(state.best_energy))
-        kept = np.flatnonzero(np.asarray(state.path["step"]) >= 0)
-        kept = kept[np.argsort(np.asarray(state.path["step"])[kept])]
+        steps = np.asarray(state.path["step"])
+        rows = np.argsort(steps)[np.sum(steps < 0) :]  # those not there yet come first
         path = {
-            "parameters": jax.vmap(self.parameters)(state.path["position"][winner, kept]),
-            "energy": state.path["energy"][winner, kept],
-            "temperature": state.path["temperature"][kept],
-            "step": state.path["step"][kept],
+            "parameters": jax.vmap(self.parameters)(state.path["position"][winner, rows]),
+            "energy": state.path["energy"][winner, rows],
+            "temperature": state.path["temperature"][rows],
+            "step": state.path["step"][rows],
         }
         return Point(
             self.model, state.state, self.plan.targets,
@@ -219,7 +218,7 @@ def temperature(schedule: str, step: Any, steps: Any, start: Any, end: Any) -> j
     return start * jnp.log(2.0) / jnp.log(step + 2.0)
 
 
-class SimulatedAnnealing(ChainMethod):
+class SimulatedAnnealing(Method):
     r"""Simulated annealing: the best point found while Metropolis chains cool down.
 
     Schedules, from T₀ = ``start_temperature`` to T₁ = ``end_temperature`` in S = ``steps`` steps:
@@ -276,14 +275,14 @@ class SimulatedAnnealing(ChainMethod):
     path: int = 100
     flips: int = 1
 
-    default_steps: ClassVar[int] = 10_000
-    takes_points: ClassVar[bool] = True
-    takes_discrete: ClassVar[bool] = True
+    @property
+    def needs(self) -> Needs:
+        return Needs("steps", steps=10_000, all_data=True, discrete=True)
 
     def __check_init__(self) -> None:
         check_chains(self, "flips")
         whole_number("path", self.path)
-        choose("schedule", self.schedule, SCHEDULES)
+        one_of("schedule", self.schedule, SCHEDULES)
         start, end = self.start_temperature, self.end_temperature
         if start is not None:
             above_zero("start_temperature", start)
@@ -300,15 +299,15 @@ class SimulatedAnnealing(ChainMethod):
                 )
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
-        places = layout(model)
-        flips = check_flips(self.flips, places)
+        entries = layout(model)
+        flips = check_flips(self.flips, entries)
         start = None if self.start_temperature is None else np.asarray(self.start_temperature)
         end = self.end_temperature or 0.02 / tree_size(model.parameters)
         if start is not None:
             end = min(end, float(start))
         return [
             AnnealingPhase(
-                model, plan, self.chains, places, flips,
+                model, plan, self.chains, entries, flips,
                 self.schedule, start, np.asarray(end), self.path,
             )
         ]  # fmt: skip

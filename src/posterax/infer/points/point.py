@@ -8,7 +8,6 @@ A Gaussian prior makes the second L2 regularisation, a Laplace prior L1.
 
 from typing import Any, ClassVar, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
@@ -16,17 +15,9 @@ import optax
 from ...data import Batch, Data
 from ...model import Model, Parameters
 from ...posteriors import Point, Posterior
-from ..base import (
-    Draw,
-    Info,
-    Method,
-    Phase,
-    Plan,
-    batch_nll,
-    check_optimizer,
-    make_optimizer,
-    mean_nll,
-)
+from ..adam import is_elementwise
+from ..base import Draw, Info, Method, Needs, Phase, Plan, Start, with_arrays
+from ..objective import DescentPhase, batch_nll, check_optimizer, mean_nll
 
 
 class PointState(NamedTuple):
@@ -37,23 +28,17 @@ class PointState(NamedTuple):
     optimizer: Any
 
 
-class PointPhase(Phase):
-    """Gradient descent on (−log p(D | w) − log p(w)) / N, the prior counted or not."""
+class PointPhase(DescentPhase):
+    """Gradient descent on (−log p(D | w) − log p(w)) / N, the prior counted or not.
 
-    learning_rate: Any
-    optimizer: Any
-    schedule: str = eqx.field(static=True)
-    with_prior: bool = eqx.field(static=True)
+    ``method`` is a ``MaximumLikelihood``, or another that trains a point first.
+    """
 
     title: ClassVar[str] = "optimising"
-    stands_alone: ClassVar[bool] = True
 
-    def _optimizer(self) -> optax.GradientTransformation:
-        return make_optimizer(self.optimizer, self.learning_rate, self.schedule, self.plan)
-
-    def init(self, previous: Any, data: Data | None, key: jax.Array) -> PointState:
-        params = previous.parameters
-        return PointState(params, previous.state, self._optimizer().init(params))
+    def init(self, start: Start, data: Data | None, key: jax.Array) -> PointState:
+        params = start.parameters
+        return PointState(params, start.state, self._optimizer().init(params))
 
     def objective(
         self, params: Parameters, state: Any, batch: Batch, key: jax.Array
@@ -61,7 +46,9 @@ class PointPhase(Phase):
         """What is minimised, on a minibatch; its parts, and the network's new state."""
         n, m = self.plan.total, self.plan.batches
         nll, state = batch_nll(self.model, params, state, batch, key)
-        prior = -self.model.log_prior(params) / n if self.with_prior else jnp.zeros(())
+        prior = jnp.zeros(())
+        if self.method.with_prior:
+            prior = -self.model.log_prior(params) / n
         return m / n * nll + prior, (nll, prior, state)
 
     def step(self, state: PointState, batch: Batch, key: jax.Array) -> tuple[PointState, Info]:
@@ -70,8 +57,11 @@ class PointPhase(Phase):
         )
         updates, optimizer = self._optimizer().update(grads, state.optimizer, state.params)
         params = optax.apply_updates(state.params, updates)
-        terms = {"nll": mean_nll(nll, batch)} | ({"prior": prior} if self.with_prior else {})
+        terms = {"nll": mean_nll(nll, batch)} | ({"prior": prior} if self.method.with_prior else {})
         return PointState(params, new_state, optimizer), Info(terms)
+
+    def hand_over(self, state: PointState) -> Start:
+        return Start(state.params, state.state, None, given=True)
 
     def finish(self, state: PointState, draws: Draw | None) -> Posterior:
         return Point(self.model, state.state, self.plan.targets, point=state.params)
@@ -97,12 +87,15 @@ class MaximumLikelihood(Method):
 
     with_prior: ClassVar[bool] = False
 
+    @property
+    def needs(self) -> Needs:
+        return Needs(elementwise=is_elementwise(self.optimizer), mixes=True)
+
     def __check_init__(self) -> None:
         check_optimizer(self.optimizer, self.learning_rate, self.schedule)
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
-        rate = jnp.asarray(self.learning_rate)
-        return [PointPhase(model, plan, rate, self.optimizer, self.schedule, self.with_prior)]
+        return [PointPhase(model, plan, with_arrays(self, model))]
 
 
 class MaximumAPosteriori(MaximumLikelihood):

@@ -8,17 +8,17 @@ The paper's q, independent Gaussians, has a fast phase of its own (``mean_field`
 bounds and gradients share a general one (``reparameterized``).
 """
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
-from ..._util.checks import whole_number
+from ..._util.checks import one_of, whole_number
 from ...model import Model
 from ...priors import is_flat, is_prior
-from ..base import Method, Phase, Plan, check_optimizer, choose
+from ..adam import is_elementwise
+from ..base import Method, Needs, Phase, Plan, with_arrays
+from ..objective import check_optimizer
 from .elbo import minibatch_weight
 from .families import DISCRETE, NAMES, make_family
 from .mean_field import VariationalPhase, VariationalState
@@ -104,12 +104,12 @@ class BayesByBackprop(Method):
     gradient: str = "total"
 
     def __check_init__(self) -> None:
-        choose("estimator", self.estimator, ("weight", "local", "flipout"))
-        choose("kl", self.kl, ("auto", "monte_carlo"))
+        one_of("estimator", self.estimator, ("weight", "local", "flipout"))
+        one_of("kl", self.kl, ("auto", "monte_carlo"))
         if not callable(self.kl_weights):
-            choose("kl_weights", self.kl_weights, ("uniform", "blundell"))
+            one_of("kl_weights", self.kl_weights, ("uniform", "blundell"))
         if isinstance(self.initial_rho, str):
-            choose("initial_rho", self.initial_rho, ("prior",))
+            one_of("initial_rho", self.initial_rho, ("prior",))
         whole_number("samples", self.samples)
         if self.antithetic and self.samples % 2:
             raise ValueError(f"antithetic pairs need an even number of samples, got {self.samples}")
@@ -127,9 +127,9 @@ class BayesByBackprop(Method):
                 "probabilities, which BayesByBackprop needs; use px.BlackBoxVI() with a "
                 "px.priors.Grid prior"
             )
-        choose("family", self.family, NAMES)
-        choose("objective", self.objective, ("elbo", "iwae"))
-        choose("gradient", self.gradient, ("total", "sticking_the_landing"))
+        one_of("family", self.family, NAMES)
+        one_of("objective", self.objective, ("elbo", "iwae"))
+        one_of("gradient", self.gradient, ("total", "sticking_the_landing"))
         if self.rank is not None:
             whole_number("rank", self.rank)
             if self.family != "low_rank":
@@ -147,7 +147,7 @@ class BayesByBackprop(Method):
                 "objective='iwae' with one sample is the ELBO: give samples=K, the number of "
                 "draws that are weighted"
             )
-        if self.full_batch and self.antithetic and self.gradient != "total":
+        if self.objective == "iwae" and self.antithetic and self.gradient != "total":
             raise ValueError(
                 "antithetic=True: the doubly reparameterised gradient of objective='iwae' needs "
                 "independent draws; leave antithetic out, or use gradient='total'"
@@ -159,12 +159,12 @@ class BayesByBackprop(Method):
         return (self.family, self.objective, self.gradient) == ("mean_field", "elbo", "total")
 
     @property
-    def full_batch(self) -> bool:  # type: ignore[override]
-        """Importance weights are of all data, or of another posterior."""
-        return self.objective == "iwae"
-
-    def label(self) -> str:
-        return "BayesByBackprop(objective='iwae')" if self.full_batch else super().label()
+    def needs(self) -> Needs:
+        alone = self.shifts_and_scales and self.estimator == "weight"
+        elementwise = alone and is_elementwise(self.optimizer)
+        # importance weights are of all data, or of another posterior
+        weighted = self.objective == "iwae"
+        return Needs(all_data=weighted, elementwise=elementwise, mixes=self.shifts_and_scales)
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
         if not model.bayesian_size:
@@ -172,29 +172,14 @@ class BayesByBackprop(Method):
                 "method: BayesByBackprop needs weights with a prior, and this model has none: use "
                 "px.MaximumLikelihood()"
             )
-        if self.full_batch and int(plan.batches) > 1:
-            raise ValueError(
-                "objective='iwae' weighs its draws by all data, and these are "
-                f"{int(plan.batches)} minibatches; give batch_size= the number of examples, or "
-                "use objective='elbo'"
-            )
-        by_prior = self.initial_rho == "prior"
-        if by_prior:
+        if self.initial_rho == "prior":
             self._check_deviations(model)
-        initial = 0.0 if by_prior else self.initial_rho
-        numbers = (self.learning_rate, self.temperature, self.kl_warmup, initial)
-        rate, temperature, warmup, initial_rho = (jnp.asarray(v) for v in numbers)
-        # they travel as arrays, so that another rate or temperature compiles nothing
-        kept = self.initial_rho if by_prior else 0.0
-        choices = dataclasses.replace(
-            self, learning_rate=1.0, temperature=1.0, kl_warmup=0.0, initial_rho=kept
-        )
-        common = (model, plan, choices, rate, temperature, warmup, initial_rho)
+        method = with_arrays(self, model)
         if self.shifts_and_scales:
-            return [VariationalPhase(*common)]
+            return [VariationalPhase(model, plan, method)]
         family = make_family(self.family, self.rank or _RANK)
         family.check(model)
-        return [FamilyPhase(*common, family)]
+        return [FamilyPhase(model, plan, method, family)]
 
     def _check_deviations(self, model: Model) -> None:
         for prior in jax.tree.leaves(model.priors, is_leaf=is_prior):

@@ -13,15 +13,14 @@ import dataclasses
 import math
 import numbers
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
-import jax.numpy as jnp
-
-from ..._util.checks import whole_number
+from ..._util.checks import one_of, whole_number
 from ..._util.fingerprint import settings_fingerprint
 from ...model import Model
 from ...posteriors.factors import OwnFamily, check_family, check_hashable
-from ..base import Method, Phase, Plan, check_optimizer, choose
+from ..base import Method, Needs, Phase, Plan, with_arrays
+from ..objective import check_optimizer
 from .black_box_phase import BlackBoxPhase
 
 
@@ -88,7 +87,9 @@ class BlackBoxVI(Method):
     schedule: str = "cosine"
     optimizer: Any = None
 
-    takes_discrete: ClassVar[bool] = True
+    @property
+    def needs(self) -> Needs:
+        return Needs(discrete=True)
 
     def __check_init__(self) -> None:
         if self.family != "auto" and (
@@ -100,10 +101,10 @@ class BlackBoxVI(Method):
             )
         check_hashable(self.family)
         if self.baseline is not None:
-            choose("baseline", self.baseline, ("leave_one_out", "control_variate"))
-        choose("kl", self.kl, ("auto", "monte_carlo"))
+            one_of("baseline", self.baseline, ("leave_one_out", "control_variate"))
+        one_of("kl", self.kl, ("auto", "monte_carlo"))
         if not callable(self.kl_weights):
-            choose("kl_weights", self.kl_weights, ("uniform", "blundell"))
+            one_of("kl_weights", self.kl_weights, ("uniform", "blundell"))
         if whole_number("samples", self.samples) < 2:
             why = " and the leave-one-out baseline" if self.baseline == "leave_one_out" else ""
             raise ValueError(
@@ -137,9 +138,4 @@ class BlackBoxVI(Method):
             )
         if self.family != "auto":
             check_family(self.family, model)
-        given = (self.learning_rate, self.temperature, self.kl_warmup, self.initial_rho)
-        # they travel as arrays, so that another rate or temperature compiles nothing
-        choices = dataclasses.replace(
-            self, learning_rate=1.0, temperature=1.0, kl_warmup=0.0, initial_rho=0.0
-        )
-        return [BlackBoxPhase(model, plan, choices, *(jnp.asarray(value) for value in given))]
+        return [BlackBoxPhase(model, plan, with_arrays(self, model))]

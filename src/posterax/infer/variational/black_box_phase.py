@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ..._util.tree import same_structure
+from ..._util.tree import dtype_of, same_structure
 from ...data import Batch, Data
 from ...model import Parameters
 from ...posteriors import Factorized, MeanFieldGaussian, Posterior
@@ -26,8 +26,9 @@ from ...posteriors.factors import (
     has_grids,
 )
 from ...priors import Prior, is_flat, is_prior
-from ..base import Draw, Info, Start, batch_nll, mean_nll
-from .elbo import ElboPhase, dtype_of, mean_state, start_moments
+from ..base import Draw, History, Info, Start
+from ..objective import batch_nll, mean_nll
+from .elbo import ElboPhase, mean_state, start_moments
 from .score_function import learning_signals, mean_and_variance, no_coefficient, sample_gradients
 
 
@@ -44,8 +45,6 @@ class BlackBoxState(NamedTuple):
 class BlackBoxPhase(ElboPhase):
     """Gradient descent on minus the evidence lower bound per data point."""
 
-    method: Any  # a ``BlackBoxVI``
-
     title: ClassVar[str] = "black-box VI"
 
     def _factors(self) -> list[Factor]:
@@ -56,15 +55,15 @@ class BlackBoxPhase(ElboPhase):
 
     # -- where it starts
 
-    def init(self, previous: Start, data: Data | None, key: jax.Array) -> BlackBoxState:
-        before: Any = previous.posterior
-        means, stds = (jax.tree.leaves(part) for part in start_moments(previous))
+    def init(self, start: Start, data: Data | None, key: jax.Array) -> BlackBoxState:
+        before: Any = start.posterior
+        means, stds = (jax.tree.leaves(part) for part in start_moments(start))
         known = [None] * len(means)
         if hasattr(before, "marginals"):
             treedef: Any = jax.tree.structure(self.model.priors, is_leaf=is_prior)
             known = treedef.flatten_up_to(before.marginals())
         nodes = [
-            self._first(*parts, previous.given)
+            self._first(*parts, bool(start.given))
             for parts in zip(self._factors(), self._priors(), means, stds, known, strict=True)
         ]
         names = ("mu", "rho", "logits") if self.method.family == "auto" else ("mu", "own")
@@ -79,15 +78,15 @@ class BlackBoxPhase(ElboPhase):
             ]
         optimizer = self._optimizer().init(variational)
         step = jnp.zeros((), jnp.int32)
-        return BlackBoxState(variational, coefficients, previous.state, optimizer, step)
+        return BlackBoxState(variational, coefficients, start.state, optimizer, step)
 
     def _taken_over(self, before: Factorized, fresh: dict[str, Any]) -> dict[str, Any]:
         """What the same family found; of other weights or components, only its means are left."""
-        found = before.variational
-        same = type(before.family) is type(self.method.family) and same_structure(found, fresh)
-        if not same or any(jax.tree.leaves(jax.tree.map(_other_shape, found, fresh))):
+        old = before.variational
+        same = type(before.family) is type(self.method.family) and same_structure(old, fresh)
+        if not same or any(jax.tree.leaves(jax.tree.map(_other_shape, old, fresh))):
             return fresh
-        return jax.tree.map(lambda a, like: jnp.asarray(a, like.dtype), found, fresh)
+        return jax.tree.map(lambda a, like: jnp.asarray(a, like.dtype), old, fresh)
 
     def _first(
         self, factor: Factor, prior: Prior, w: jax.Array, std: Any, marginals: Any, given: bool
@@ -145,11 +144,11 @@ class BlackBoxPhase(ElboPhase):
 
         grads = by_name(self.model, nodes, state.variational)
         # weight decay of an optimiser is for means and points: others have no zero to go back to
-        seen = {
+        decayed = {
             name: part if name == "mu" else jax.tree.map(jnp.zeros_like, part)
             for name, part in state.variational.items()
         }
-        updates, optimizer = self._optimizer().update(grads, state.optimizer, seen)
+        updates, optimizer = self._optimizer().update(grads, state.optimizer, decayed)
         new = BlackBoxState(
             optax.apply_updates(state.variational, updates),
             None if state.coefficients is None else coefficients,
@@ -193,7 +192,9 @@ class BlackBoxPhase(ElboPhase):
     def _rho(self, state: BlackBoxState) -> Any:
         return state.variational.get("rho")
 
-    def blame(self, state: BlackBoxState, term: str) -> str:
+    def explain(
+        self, state: BlackBoxState, history: History, term: str | None = None
+    ) -> str | None:
         if term == "gradient_variance":
             return "the gradient: lower the learning rate, or start with a larger initial_rho"
         if term == "kl" and self.method.family != "auto":
@@ -201,7 +202,7 @@ class BlackBoxPhase(ElboPhase):
                 "prior or entropy (kl): log p(w) or log q(w) is not finite at a draw of the "
                 "family, which must have no draws where the prior has no density"
             )
-        return super().blame(state, term)
+        return super().explain(state, history, term)
 
     def finish(self, state: BlackBoxState, draws: Draw | None) -> Posterior:
         about = self.model, state.state, self.plan.targets

@@ -1,4 +1,4 @@
-r"""What the phases of variational inference share: starts, the scales of the bound, draws, blame.
+r"""What the phases of variational inference share: starts, the scales of the bound, draws.
 
 Per data point, a step on minibatch i of M minimises
 
@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from ..._util.special import inverse_softplus, softplus
 from ...data import Batch
 from ...model import Parameters
 from ...priors import Prior, is_flat
-from ..base import Phase, Start, make_optimizer
+from ..base import History, Start
+from ..objective import DescentPhase
 
 
 def minibatch_weight(weighting: str | Callable[..., Any], i: Any, batches: Any) -> jax.Array:
@@ -38,11 +38,6 @@ def minibatch_weight(weighting: str | Callable[..., Any], i: Any, batches: Any) 
     return jnp.exp2(-i) / (1 - jnp.exp2(-m))
 
 
-def dtype_of(params: Any) -> Any:
-    """The precision of a tree of weights."""
-    return jax.tree.leaves(params)[0].dtype
-
-
 def mean_state(states: Any) -> Any:
     """A network's state after several weight samples: running averages are averaged once more."""
     return jax.tree.map(
@@ -50,27 +45,17 @@ def mean_state(states: Any) -> Any:
     )
 
 
-def start_moments(previous: Start) -> tuple[Parameters, Parameters]:
+def start_moments(start: Start) -> tuple[Parameters, Parameters]:
     """Means and deviations to start from; a deviation of zero is one that is not known."""
-    if previous.posterior is not None:
-        return previous.posterior.moments()
-    return previous.parameters, jax.tree.map(jnp.zeros_like, previous.parameters)
+    if start.posterior is not None:
+        return start.posterior.moments()
+    return start.parameters, jax.tree.map(jnp.zeros_like, start.parameters)
 
 
-class ElboPhase(Phase):
+class ElboPhase(DescentPhase):
     """Gradient descent on minus a bound on the evidence, per data point."""
 
-    method: Any  # a ``BayesByBackprop`` or a ``BlackBoxVI``
-    learning_rate: Any
-    temperature: Any
-    warmup: Any
-    initial_rho: Any
-
     title: ClassVar[str] = "Bayes by Backprop"
-
-    def _optimizer(self) -> optax.GradientTransformation:
-        method = self.method
-        return make_optimizer(method.optimizer, self.learning_rate, method.schedule, self.plan)
 
     def _first_rho(self, prior: Prior, std: jax.Array, stretch: float = 1.0) -> jax.Array | None:
         """From the start's deviations where it has some; ``None`` for what is to be a point.
@@ -79,17 +64,18 @@ class ElboPhase(Phase):
         """
         if is_flat(prior):
             return None
-        fresh = self.initial_rho.astype(std.dtype)
-        if self.method.initial_rho == "prior":
+        fresh = self.method.initial_rho
+        if isinstance(fresh, str):  # "prior"
             fresh = inverse_softplus(jnp.asarray(stretch * prior.deviation(), std.dtype))
+        fresh = fresh.astype(std.dtype)
         return jnp.where(std > 0, inverse_softplus(jnp.where(std > 0, std, 1)), fresh)
 
     def _scales(self, step: jax.Array, batch: Batch, dtype: Any) -> tuple[jax.Array, jax.Array]:
         """What the minibatch's NLL and the KL count for in this step's objective."""
         n, m = self.plan.total, self.plan.batches
         share = minibatch_weight(self.method.kl_weights, batch.i + 1, m)
-        warm = jnp.minimum(1.0, (step + 1) / jnp.maximum(self.warmup * m, 1))
-        scales = m / n, self.temperature * warm * m / n * share
+        warm = jnp.minimum(1.0, (step + 1) / jnp.maximum(self.method.kl_warmup * m, 1))
+        scales = m / n, self.method.temperature * warm * m / n * share
         # numbers of the plan may be wider than the weights
         return jax.tree.map(lambda a: a.astype(dtype), scales)
 
@@ -109,7 +95,9 @@ class ElboPhase(Phase):
         """The raw deviations in a state."""
         raise NotImplementedError
 
-    def blame(self, state: Any, term: str) -> str:
+    def explain(self, state: Any, history: History, term: str | None = None) -> str | None:
+        if term is None:
+            return None
         if term == "nll":
             return (
                 "likelihood (nll): lower the learning rate, standardise x and y, or start with a "

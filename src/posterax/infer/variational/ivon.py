@@ -9,12 +9,11 @@ gradient and one precision where Adam has two moments, and no optimiser of devia
 
 from typing import Any, ClassVar, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
 
-from ..._util.checks import above_zero, fraction, whole_number
+from ..._util.checks import above_zero, fraction, one_of, whole_number
 from ..._util.noise import noise_key, standard_normal_like
 from ..._util.special import inverse_softplus
 from ...data import Batch, Data
@@ -22,19 +21,8 @@ from ...model import Model, Parameters
 from ...optim import deviation, newton_step, next_precision
 from ...posteriors import MeanFieldGaussian, Posterior
 from ...priors import Gaussian, Prior, is_flat, is_prior
-from ..base import (
-    Draw,
-    Info,
-    Method,
-    Phase,
-    Plan,
-    Start,
-    batch_nll,
-    choose,
-    make_optimizer,
-    mean_nll,
-    rate_at,
-)
+from ..base import Draw, History, Info, Method, Needs, Phase, Plan, Start, with_arrays
+from ..objective import batch_nll, make_optimizer, mean_nll, rate_at
 from .divergence import mean_field_kl
 from .elbo import mean_state, start_moments
 
@@ -63,20 +51,13 @@ class NewtonState(NamedTuple):
 class IVONPhase(Phase):
     """Natural-gradient steps on minus the evidence lower bound per data point."""
 
-    learning_rate: Any
-    temperature: Any
-    hessian_init: Any
-    b1: Any
-    b2: Any  # 0: by the number of steps
-    clip: Any  # 0: by the number of steps
-    schedule: str = eqx.field(static=True)
-    samples: int = eqx.field(static=True)
+    method: "IVON"
 
     title: ClassVar[str] = "IVON"
 
     def _size(self) -> jax.Array:
         """λ, how many data points the posterior counts."""
-        return self.plan.total / self.temperature
+        return self.plan.total / self.method.temperature
 
     def _pull(self, prior: Prior, dtype: Any) -> tuple[jax.Array, jax.Array]:
         """δ and the mean of a Gaussian prior; others are sampled with the likelihood, and δ = 0."""
@@ -87,16 +68,17 @@ class IVONPhase(Phase):
 
     # -- where it starts
 
-    def init(self, previous: Start, data: Data | None, key: jax.Array) -> NewtonState:
-        mu, std = start_moments(previous)
+    def init(self, start: Start, data: Data | None, key: jax.Array) -> NewtonState:
+        mu, std = start_moments(start)
         precision = jax.tree.map(self._first_precision, self.model.priors, std, is_leaf=is_prior)
         momentum = jax.tree.map(jnp.zeros_like, precision)
         points = self._adam().init(self._points(mu))
         step = jnp.zeros((), jnp.int32)
-        return NewtonState(mu, momentum, precision, points, previous.state, step)
+        return NewtonState(mu, momentum, precision, points, start.state, step)
 
     def _adam(self) -> optax.GradientTransformation:
-        return make_optimizer(None, POINTS * self.learning_rate, self.schedule, self.plan)
+        method = self.method
+        return make_optimizer(None, POINTS * method.learning_rate, method.schedule, self.plan)
 
     def _points(self, tree: Parameters) -> Parameters:
         """A tree like the parameters with ``None`` for those that are no points."""
@@ -110,16 +92,16 @@ class IVONPhase(Phase):
         if is_flat(prior):
             return None
         known = 1 / (self._size() * jnp.square(jnp.where(std > 0, std, 1)))
-        fresh = self.hessian_init + self._pull(prior, std.dtype)[0]
+        fresh = self.method.hessian_init + self._pull(prior, std.dtype)[0]
         return jnp.where(std > 0, known, fresh).astype(std.dtype)
 
     # -- a step
 
     def step(self, state: NewtonState, batch: Batch, key: jax.Array) -> tuple[NewtonState, Info]:
-        if self.samples == 1:
+        if self.method.samples == 1:
             grads, products, nll, network_state = self._gradient(state, batch, key)
         else:
-            keys = jax.random.split(key, self.samples)
+            keys = jax.random.split(key, self.method.samples)
             each = jax.lax.map(lambda k: self._gradient(state, batch, k), keys)
             grads, products, nll, network_state = mean_state(each)
         new = self._advance(state, grads, products, network_state)
@@ -164,21 +146,25 @@ class IVONPhase(Phase):
 
     def _rho(self) -> jax.Array:
         """1 − β₂."""
-        back = jnp.maximum(LOOKS_BACK * self.plan.steps, LEAST)
-        return jnp.where(self.b2 > 0, 1 - self.b2, 1 / back)
+        if self.method.b2 is not None:
+            return jnp.asarray(1 - self.method.b2)
+        return 1 / jnp.maximum(LOOKS_BACK * self.plan.steps, LEAST)
 
     def _clip(self) -> jax.Array:
         """ξ."""
-        return jnp.where(self.clip > 0, self.clip, jnp.clip(WAY / self.plan.steps, *CLIPS))
+        if self.method.clip is not None:
+            return jnp.asarray(self.method.clip)
+        return jnp.clip(WAY / self.plan.steps, *CLIPS)
 
     def _advance(
         self, state: NewtonState, grads: Parameters, products: Parameters, network_state: Any
     ) -> NewtonState:
-        debias = 1 - self.b1 ** (state.step + 1.0)
-        rate = rate_at(self.learning_rate, self.schedule, self.plan, state.step)
+        method: Any = self.method
+        debias = 1 - method.b1 ** (state.step + 1.0)
+        rate = rate_at(method.learning_rate, method.schedule, self.plan, state.step)
 
         def follow(old: jax.Array, new: jax.Array) -> jax.Array:
-            b1 = self.b1.astype(old.dtype)
+            b1 = method.b1.astype(old.dtype)
             return b1 * old + (1 - b1) * new
 
         def curve(prior: Prior, s: Any, product: Any) -> Any:
@@ -210,7 +196,7 @@ class IVONPhase(Phase):
 
     def _clipped(self, state: NewtonState) -> jax.Array:
         """Which share of the weights would move further, if ``clip`` let them."""
-        debias = 1 - self.b1 ** jnp.maximum(state.step, 1)
+        debias = 1 - self.method.b1 ** jnp.maximum(state.step, 1)
 
         def count(prior: Prior, m: jax.Array, g: Any, s: Any) -> Any:
             if s is None:
@@ -224,7 +210,9 @@ class IVONPhase(Phase):
         )
         return jax.tree.reduce(jnp.add, counts) / self.model.bayesian_size
 
-    def blame(self, state: NewtonState, term: str) -> str:
+    def explain(self, state: NewtonState, history: History, term: str | None = None) -> str | None:
+        if term is None:
+            return None
         part = "likelihood (nll)" if term == "nll" else "prior (kl)"
         return (
             f"{part}: lower learning_rate or clip, raise hessian_init (smaller deviations at "
@@ -290,12 +278,16 @@ class IVON(Method):
     samples: int = 1
     temperature: float = 1.0
 
+    @property
+    def needs(self) -> Needs:
+        return Needs(elementwise=True, mixes=True)
+
     def __check_init__(self) -> None:
         for name in ("learning_rate", "hessian_init", "temperature"):
             above_zero(name, getattr(self, name))
         if self.clip is not None:
             above_zero("clip", self.clip)
-        choose("schedule", self.schedule, ("cosine", "constant"))
+        one_of("schedule", self.schedule, ("cosine", "constant"))
         fraction("b1", self.b1, zero=True)
         if self.b2 is not None:
             fraction("b2", self.b2)
@@ -307,7 +299,4 @@ class IVON(Method):
                 "method: IVON needs weights with a prior, and this model has none: use "
                 "px.MaximumLikelihood()"
             )
-        names = ("learning_rate", "temperature", "hessian_init", "b1", "b2", "clip")
-        # they travel as arrays, so that another rate or temperature compiles nothing
-        numbers: Any = {name: jnp.asarray(getattr(self, name) or 0.0, float) for name in names}
-        return [IVONPhase(model, plan, schedule=self.schedule, samples=self.samples, **numbers)]
+        return [IVONPhase(model, plan, with_arrays(self, model))]

@@ -8,20 +8,21 @@ The paper's update is used as it stands: back-propagate to w once, then shift an
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
 
 from ..._util.noise import noise_key, standard_normal_like
 from ..._util.special import softplus, softplus_and_slope
+from ..._util.tree import dtype_of
 from ...data import Batch, Data
 from ...model import Parameters
 from ...posteriors import MeanFieldGaussian, Posterior
 from ...priors import Prior, is_prior
-from ..base import Draw, Info, Start, batch_nll, mean_nll
+from ..base import Draw, Info, Start
+from ..objective import batch_nll, mean_nll
 from .divergence import mean_field_kl
-from .elbo import ElboPhase, dtype_of, mean_state, start_moments
+from .elbo import ElboPhase, mean_state, start_moments
 
 
 class _Pair(NamedTuple):
@@ -47,13 +48,11 @@ class VariationalState(NamedTuple):
 class VariationalPhase(ElboPhase):
     """Gradient descent on minus the evidence lower bound per data point."""
 
-    alone: bool = eqx.field(static=True, default=True)  # not one of several under vmap
-
-    def init(self, previous: Start, data: Data | None, key: jax.Array) -> VariationalState:
-        mu, std = start_moments(previous)
+    def init(self, start: Start, data: Data | None, key: jax.Array) -> VariationalState:
+        mu, std = start_moments(start)
         rho = jax.tree.map(self._first_rho, self.model.priors, std, is_leaf=is_prior)
         optimizer = self._optimizer().init({"mu": mu, "rho": rho})
-        return VariationalState(mu, rho, previous.state, optimizer, jnp.zeros((), jnp.int32))
+        return VariationalState(mu, rho, start.state, optimizer, jnp.zeros((), jnp.int32))
 
     def step(
         self, state: VariationalState, batch: Batch, key: jax.Array
@@ -66,8 +65,8 @@ class VariationalPhase(ElboPhase):
             grads, nll, network_state = self._mean_gradient(state, batch, keys, signs, scales)
 
         # an optimiser's weight decay sees ρ as zero, so it cannot pull σ to log 2
-        seen = {"mu": state.mu, "rho": jax.tree.map(jnp.zeros_like, state.rho)}
-        updates, optimizer = self._optimizer().update(grads, state.optimizer, seen)
+        decayed = {"mu": state.mu, "rho": jax.tree.map(jnp.zeros_like, state.rho)}
+        updates, optimizer = self._optimizer().update(grads, state.optimizer, decayed)
         mu = optax.apply_updates(state.mu, updates["mu"])
         rho = optax.apply_updates(state.rho, updates["rho"])
         new = VariationalState(mu, rho, network_state, optimizer, state.step + 1)
@@ -140,7 +139,7 @@ class VariationalPhase(ElboPhase):
         results are stored, and not computed anew for every moment of the optimiser. A GPU would
         have to ask the host which way to go, and members of an ensemble would go both ways.
         """
-        if jax.default_backend() != "cpu" or not self.alone:
+        if jax.default_backend() != "cpu" or self.plan.members > 1:
             return self._shift_and_scale(state, w, g, kl_scale)
         share = kl_scale * self.plan.total / self.plan.batches
         return jax.lax.cond(

@@ -14,15 +14,16 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ..._util.tree import same_structure
+from ..._util.tree import dtype_of, same_structure
 from ...data import Batch, Data
 from ...model import Parameters
 from ...posteriors import Posterior
 from ...posteriors.symmetric import Signed, Symmetric
 from ...priors import Prior, is_flat, is_prior
 from ...priors.base import LOG_2PI
-from ..base import Draw, Info, Start, batch_nll, mean_nll
-from .elbo import ElboPhase, dtype_of, mean_state, start_moments
+from ..base import Draw, Info, Start
+from ..objective import batch_nll, mean_nll
+from .elbo import ElboPhase, mean_state, start_moments
 from .families import Family, Variational
 
 NETWORK = 2**31 - 2  # number of the network's own key among those of a sample, no array's
@@ -42,27 +43,28 @@ class FamilyPhase(ElboPhase):
 
     family: Family
 
-    def init(self, previous: Start, data: Data | None, key: jax.Array) -> FamilyState:
-        mu, std = start_moments(previous)
-        found = previous.posterior
-        if found is not None and not same_structure(
-            found.model.bayesian(mu), self.model.bayesian(mu)
+    def init(self, start: Start, data: Data | None, key: jax.Array) -> FamilyState:
+        mu, std = start_moments(start)
+        before = start.posterior
+        if before is not None and not same_structure(
+            before.model.bayesian(mu), self.model.bayesian(mu)
         ):
-            found = None  # of other weights: means and deviations are all that both have
-        sigma, own = self.family.start(self.model, found, std, key)
+            before = None  # of other weights: means and deviations are all that both have
+        sigma, own = self.family.start(self.model, before, std, key)
         rho = jax.tree.map(
             lambda prior, s: self._first_rho(prior, s, self.family.stretch(s.size)),
             self.model.priors, sigma, is_leaf=is_prior,
         )  # fmt: skip
         variational = {"mu": mu, "rho": rho} | own
         optimizer = self._optimizer().init(variational)
-        return FamilyState(variational, previous.state, optimizer, jnp.zeros((), jnp.int32))
+        return FamilyState(variational, start.state, optimizer, jnp.zeros((), jnp.int32))
 
     def step(self, state: FamilyState, batch: Batch, key: jax.Array) -> tuple[FamilyState, Info]:
         grads, terms, network_state = self.gradient(state, batch, key)
         # an optimiser's weight decay sees zeros where it would pull σ to log 2
-        seen = jax.tree.map(jnp.zeros_like, state.variational) | {"mu": state.variational["mu"]}
-        updates, optimizer = self._optimizer().update(grads, state.optimizer, seen)
+        zeros = jax.tree.map(jnp.zeros_like, state.variational)
+        decayed = zeros | {"mu": state.variational["mu"]}
+        updates, optimizer = self._optimizer().update(grads, state.optimizer, decayed)
         variational = optax.apply_updates(state.variational, updates)
         return FamilyState(variational, network_state, optimizer, state.step + 1), Info(terms)
 
@@ -131,11 +133,11 @@ class FamilyPhase(ElboPhase):
             log_weight = -n.astype(dtype) * value if weighted else jnp.zeros((), dtype)
             # weights relative to the largest so far, so that none of them overflows
             highest = jnp.maximum(top, log_weight)
-            kept, new = jnp.exp(top - highest), jnp.exp(log_weight - highest)
-            sums = jax.tree.map(lambda s, g: kept * s + new * g, sums, grads)
+            old, new = jnp.exp(top - highest), jnp.exp(log_weight - highest)
+            sums = jax.tree.map(lambda s, g: old * s + new * g, sums, grads)
             if squares:
-                squared = jax.tree.map(lambda s, g: kept**2 * s + new**2 * g, squared, grads)
-            return (highest, kept * mass + new, sums, squared, nll + more), network_state
+                squared = jax.tree.map(lambda s, g: old**2 * s + new**2 * g, squared, grads)
+            return (highest, old * mass + new, sums, squared, nll + more), network_state
 
         zero, none = jnp.zeros((), dtype), jax.tree.map(jnp.zeros_like, variational)
         keys, signs = self._draws(key)

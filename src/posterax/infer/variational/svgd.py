@@ -12,7 +12,6 @@ those of the objective per data point.
 
 from typing import Any, ClassVar, Literal, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
@@ -23,18 +22,9 @@ from ...data import Batch, Data
 from ...model import Model
 from ...posteriors import Draws, Posterior
 from ...priors import is_flat, is_prior
-from ..base import (
-    Draw,
-    Info,
-    Method,
-    Phase,
-    Plan,
-    batch_nll,
-    check_optimizer,
-    make_optimizer,
-    mean_nll,
-)
+from ..base import Draw, History, Info, Method, Phase, Plan, Start, with_arrays
 from ..chains.base import JITTER, ChainPhase
+from ..objective import DescentPhase, batch_nll, check_optimizer, mean_nll
 
 
 class ParticleState(NamedTuple):
@@ -45,38 +35,29 @@ class ParticleState(NamedTuple):
     optimizer: Any
 
 
-class SteinPhase(ChainPhase):
+class SteinPhase(ChainPhase, DescentPhase):
     """Steps of all particles, each of which is a chain for the starts."""
 
-    learning_rate: Any
-    optimizer: Any
-    bandwidth: Any  # None: by the median
-    schedule: str = eqx.field(static=True)
-
     title: ClassVar[str] = "moving particles"
-    full_batch: ClassVar[bool] = False
 
-    def _optimizer(self) -> optax.GradientTransformation:
-        return make_optimizer(self.optimizer, self.learning_rate, self.schedule, self.plan)
-
-    def init(self, previous: Any, data: Data | None, key: jax.Array) -> ParticleState:
+    def init(self, start: Start, data: Data | None, key: jax.Array) -> ParticleState:
         start_key, jitter_key = jax.random.split(key)
-        position = self.starts(previous, start_key)
-        if not previous.given:  # a network of constants would start them all in one place, for ever
+        position = self.starts(start, start_key)
+        if not start.given:  # a network of constants would start them all in one place, for ever
             noise = jax.random.normal(jitter_key, position.shape, position.dtype)
             position = position + JITTER * noise
-        state = self._states(previous, start_key)
+        state = self._states(start, start_key)
         return ParticleState(position, state, self._optimizer().init(position))
 
-    def _states(self, previous: Any, key: jax.Array) -> Any:
+    def _states(self, start: Start, key: jax.Array) -> Any:
         """Every particle's running averages: those of the draw whose weights ``starts`` took."""
-        posterior, like = previous.posterior, previous.state
+        posterior, like = start.posterior, start.state
         if posterior is None:
             return jax.tree.map(lambda a: jnp.broadcast_to(a, (self.chains, *jnp.shape(a))), like)
         ids = posterior.particles(jax.random.split(key)[0], self.chains).ids
-        found = jax.vmap(posterior.network_state)(ids)
+        states = jax.vmap(posterior.network_state)(ids)
         turns = jnp.arange(self.chains) % len(jax.tree.leaves(ids)[0])
-        return jax.tree.map(lambda a, b: a[turns].astype(b.dtype), found, like)
+        return jax.tree.map(lambda a, b: a[turns].astype(b.dtype), states, like)
 
     def step(
         self, state: ParticleState, batch: Batch, key: jax.Array
@@ -107,8 +88,8 @@ class SteinPhase(ChainPhase):
         random = self._random()
         within = jnp.where(random, w, 0)
         distances = jnp.sum(jnp.square(within[:, None] - within[None]), axis=-1)
-        h = self.bandwidth
-        if h is None:
+        h = self.method.bandwidth
+        if isinstance(h, str):  # "median"
             pairs = distances[jnp.tril_indices(self.chains, -1)]
             h = jnp.square(jnp.median(jnp.sqrt(pairs))) / jnp.log(self.chains)
             h = jnp.where(h > 0, h, 1.0)  # all in one place: nothing to tell them apart by
@@ -130,8 +111,10 @@ class SteinPhase(ChainPhase):
     def _positions(self, state: ParticleState) -> jax.Array:
         return state.position
 
-    def blame(self, state: ParticleState, term: str) -> str:
-        return Phase.blame(self, state, term)
+    def explain(
+        self, state: ParticleState, history: History, term: str | None = None
+    ) -> str | None:
+        return Phase.explain(self, state, history, term)
 
     def finish(self, state: ParticleState, draws: Draw | None) -> Posterior:
         params = jax.vmap(self.parameters)(state.position)
@@ -200,14 +183,4 @@ class SVGD(Method):
                 "model: no parameter has a prior, so nothing keeps particles apart; give the model "
                 "a prior, or use px.DeepEnsemble"
             )
-        return [
-            SteinPhase(
-                model,
-                plan,
-                self.particles,
-                learning_rate=jnp.asarray(self.learning_rate),
-                optimizer=self.optimizer,
-                bandwidth=None if self.bandwidth == "median" else jnp.asarray(self.bandwidth),
-                schedule=self.schedule,
-            )
-        ]
+        return [SteinPhase(model, plan, with_arrays(self, model), self.particles)]

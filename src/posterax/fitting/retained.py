@@ -1,4 +1,4 @@
-"""Draws that are kept on the host, within a limit."""
+"""Draws on the host, within a limit of memory."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 from .._util.tree import tree_bytes
 
 
-class KeptDraws:
+class RetainedDraws:
     """Every ``stride``-th of the draws offered; at the limit every other one goes.
 
     What is kept depends on how many were offered and on the limit alone, so that a fit that was
@@ -19,10 +19,10 @@ class KeptDraws:
 
     Example:
         >>> import numpy as np
-        >>> kept = KeptDraws(limit=64)
+        >>> draws = RetainedDraws(limit=64)
         >>> for i in range(10):
-        ...     kept.add(np.full((1, 4), i, np.float32) + np.arange(4) / 10)
-        >>> print(kept.stride, kept.joined())
+        ...     draws.add(np.full((1, 4), i, np.float32) + np.arange(4) / 10)
+        >>> print(draws.stride, draws.joined())
         8 [[0. 2. 4. 6. 8.]]
     """
 
@@ -49,12 +49,12 @@ class KeptDraws:
             return False
         return len(self.parts) > 1 or jax.tree.leaves(self.parts[0])[0].shape[1] > 1
 
-    def continued(self, limit: int | None) -> "KeptDraws":
+    def continued(self, limit: int | None) -> "RetainedDraws":
         """The same draws to add to, apart from these, perhaps with another limit."""
-        again = KeptDraws(limit)
+        again = RetainedDraws(limit)
         again.stride, again.offered, again.parts = self.stride, self.offered, list(self.parts)
         return again
 
     def joined(self) -> Any:
-        """All that is kept, (chain, draw, …)."""
+        """All of them, (chain, draw, …)."""
         return jax.tree.map(lambda *parts: np.concatenate(parts, axis=1), *self.parts)

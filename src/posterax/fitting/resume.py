@@ -1,0 +1,137 @@
+"""Taking up an earlier fit: a posterior of this session, or a checkpoint; and what a fit is."""
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from .._util.fingerprint import data_fingerprint, optimizer_fingerprint, settings_fingerprint
+from .._util.tree import named_leaves, same_structure, shapes_of
+from ..files.container import pack
+from ..networks.parts import numbers_fingerprint
+from ..posteriors import Posterior
+from ..priors import ByPart
+from . import loop
+from .checkpoint import Checkpoints
+from .position import Position, restore
+
+if TYPE_CHECKING:
+    from .run import Run
+
+
+def identity(run: "Run") -> dict[str, Any]:
+    """What the result of a fit depends on, by fingerprints."""
+    rows, model = run.ready.data, run.ready.model
+    names, rest = model.chosen()
+    bayesian = list(named_leaves(model.bayesian(model.parameters)))
+    # a prior around the network's own weights
+    centres = [a for a in jax.tree.leaves(model.priors.network) if isinstance(a, jax.Array)]
+    around = centres if isinstance(model.prior, ByPart) else []
+    return {
+        "model": model.network.fingerprint(widths=True),
+        "where": None if rest == "none" else [rest, bayesian, names],
+        "fixed weights": numbers_fingerprint((model.network.frozen(), around)),
+        "prior": settings_fingerprint(model.prior),
+        "likelihood": settings_fingerprint(model.likelihood),
+        "method": run.method.identity(),
+        "optimizer": optimizer_fingerprint(getattr(run.method, "optimizer", None)),
+        "key": np.asarray(jax.random.key_data(run.key)).tolist(),
+        "data": "stream" if rows is None else data_fingerprint(rows),
+        "examples": float(run.ready.plan.total),
+        "batch_size": run.ready.plan.batch_size,
+        "augment": run.ready.augment and settings_fingerprint(run.ready.augment),
+        "thin": run.thin,
+    }
+
+
+def from_checkpoint(run: "Run", directory: str | Path, every: float) -> None:
+    """Use a checkpoint directory, and go on from what it holds."""
+    run.checkpoints = Checkpoints(directory, identity(run))
+    run.save_every = every
+    stored = run.checkpoints.load()
+    if stored is None:
+        if run.at.draws:  # those of the posterior that is resumed
+            run.checkpoints.add_draws(pack(run.at.draws.joined(), "draws"))
+        return
+
+    def draw_template(phase: int) -> PyTree:
+        window, state = run.window(0, 1), state_template(run, phase)
+        return loop.abstract_info(run.phases[phase], state, window, run.key)[0].draw
+
+    run.at = restore(
+        stored, run.checkpoints.path, lambda phase: state_template(run, phase), draw_template,
+        run.draw_bytes,
+    )  # fmt: skip
+
+
+def state_template(run: "Run", phase: int) -> PyTree:
+    """Shapes of a phase's state: what its predecessors hand over, without computing it."""
+    if phase >= len(run.phases):
+        raise IndexError(f"phase {phase} of {len(run.phases)}")
+
+    def first(start: Any, data: Any, key: jax.Array) -> PyTree:
+        state = None
+        for i, one in enumerate(run.phases[: phase + 1]):
+            start = start if i == 0 else run.phases[i - 1].hand_over(state)
+            state = one.init(start, data, key)
+        return state
+
+    return eqx.filter_eval_shape(first, run.start, run.ready.data, run.key)
+
+
+def from_posterior(run: "Run", posterior: Any) -> None:
+    """Take up a finished fit of this session for more steps."""
+    if not isinstance(posterior, Posterior):
+        raise TypeError(f"resume must be a posterior, got {type(posterior).__name__}")
+    final = getattr(posterior.record, "final", None)
+    if not isinstance(final, Position):
+        raise ValueError(
+            "resume: this posterior does not hold its optimiser's state (it was loaded from "
+            "a file); pass it as init=, or fit with checkpoint="
+        )
+    _refuse_other(run, posterior, final)
+    at, last = run.at, final.phase == len(run.phases) - 1
+    at.phase, at.step, at.state = final.phase, final.step, final.state
+    back = None if run.phases[final.phase].lengthens else final.earlier
+    if back is not None:  # more steps of an earlier phase, and then again what follows it
+        at.phase, at.step, at.state = back
+    at.taken = final.taken[: at.phase]
+    at.state = jax.device_put(at.state)
+    terms, reports = final.history()
+    at.record(terms)
+    at.report(reports)
+    at.draws = final.draws.continued(run.draw_bytes)
+    # a training that Ctrl-C ended has phases after it, of which no step was taken
+    begun = back is not None or last
+    steps, before = (jnp.asarray(n, jnp.int32) for n in (at.step, at.step if begun else 0))
+    plan = run.ready.plan
+    plan = dataclasses.replace(plan, steps=plan.steps + steps, before=before)
+    run.phases = run.method.phases(run.ready.model, plan)
+    run.ready = run.ready._replace(plan=plan, phases=run.phases)
+    at.stopped = bool(run.phases[at.phase].done(at.state))  # nothing more to do
+
+
+def _refuse_other(run: "Run", posterior: Posterior, final: Position) -> None:
+    """Refuse a posterior of another model or method, and draws of another posterior."""
+    template = state_template(run, final.phase)
+    same = posterior.record.method == type(run.method).__name__
+    same = same and same_structure(template, final.state)
+    if not same or shapes_of(template) != shapes_of(final.state):
+        raise ValueError(
+            f"resume: this posterior is of another model or method ({posterior.record.method});"
+            " continue with the same ones, or pass it as init="
+        )
+    if final.identity is None:
+        return
+    mine, target = identity(run), ("where", "fixed weights", "prior", "likelihood", "data")
+    other = [name for name in target if mine[name] != final.identity[name]]
+    if other:
+        raise ValueError(
+            f"resume: these draws are for another {' and '.join(other)}, and more of them "
+            "would be a mixture of two posteriors; pass it as init="
+        )
