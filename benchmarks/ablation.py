@@ -41,16 +41,17 @@ def parts():
     import posterax as px
     from benchmarks import problem, worker_jax
     from posterax.fitting import loop
-    from posterax.fitting.prepare import make_start, prepare
+    from posterax.fitting.prepare import Asked, prepare
+    from posterax.fitting.start import make_start
     from posterax.infer.base import batch_nll
 
     model = px.Model(
         worker_jax.network(NETWORK), worker_jax.PRIORS["mixture"], px.likelihoods.Categorical()
     )
     method, key = px.BayesByBackprop(), jax.random.key(0)
-    ready = prepare(model, problem.data(NETWORK), method, None, 1_000_000, problem.BATCH)
+    ready = prepare(model, problem.data(NETWORK), method, Asked(None, 1_000_000, problem.BATCH))
     (phase,) = method.phases(ready.model, ready.plan)
-    state = loop.start_phase(phase, make_start(None, ready.model), ready.data, key)
+    state = loop.first_state(phase, make_start(None, ready.model), ready.data, key)
     batch = ready.data.batch(ready.data.place(jnp.zeros((), jnp.int32), problem.BATCH, 100, key))
     scales = jnp.float32(1e-2), jnp.float32(1e-4)
 

@@ -27,7 +27,8 @@ import numpy as np
 import posterax as px
 from posterax._util.tree import tree_size
 from posterax.fitting import loop
-from posterax.fitting.prepare import make_start, prepare
+from posterax.fitting.prepare import Asked, prepare
+from posterax.fitting.start import make_start
 from posterax.infer import Method
 
 ROOT = Path(__file__).parent.parent
@@ -168,7 +169,7 @@ def problem(row: Row) -> tuple[px.Model, tuple[np.ndarray, np.ndarray]]:
     x = rng.normal(size=(ROWS_OF_DATA, 8)).astype("float32")
     y = np.sin(x[:, 0]) + x[:, 1] * x[:, 2] + 0.1 * rng.normal(size=ROWS_OF_DATA)
     last = isinstance(row.method, px.Conjugate)
-    small = row.method.counts == "nothing" and not last
+    small = row.method.needs.counts == "nothing" and not last
     hidden, inputs = ((2,), 2) if small else ((50, 50), 8)
     prior = GRID if isinstance(row.method, px.Enumeration) else px.priors.Gaussian(1.0)
     network = px.networks.MLP(inputs, 1, hidden, key=0)
@@ -180,16 +181,18 @@ def stepper(row: Row, full: bool) -> tuple[Any, px.Posterior]:
     """A function that gives the seconds of a step, and the posterior of a short fit."""
     model, data = problem(row)
     options: dict[str, Any] = {} if full else {"batch_size": BATCH}
-    if row.method.counts != "nothing":
+    if row.method.needs.counts != "nothing":
         options["steps"] = 40
     posterior = px.fit(model, data, row.method, key=0, progress=False, **options)
-    ready = prepare(model, data, row.method, None, options.get("steps"), options.get("batch_size"))
+    ready = prepare(
+        model, data, row.method, Asked(None, options.get("steps"), options.get("batch_size"))
+    )
     phases = row.method.phases(ready.model, ready.plan)
     key, at = jax.random.key(0), posterior.record.final
     phase, state = phases[at.phase], at.state
     if row.page == "laplace":  # what has steps is the training in front of its pass
         phase = phases[0]
-        state = loop.start_phase(phase, make_start(None, ready.model), ready.data, key)
+        state = loop.first_state(phase, make_start(None, ready.model), ready.data, key)
     told = loop.abstract_info(phase, state, ready.data, key)
     rows, draw_rows = loop.capacity(told[0])
     copy = lambda tree: jax.tree.map(lambda a: jnp.array(a, copy=True), tree)  # noqa: E731
@@ -225,18 +228,18 @@ def measure(names: list[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in names:
         row = TABLE[name]
-        full = bool(row.method.full_batch)
+        full = bool(row.method.needs.all_data)
         with warnings.catch_warnings():  # fits so short are warned of, rightly
             warnings.simplefilter("ignore")
             base, _ = stepper(plain, full)
             seconds, posterior = stepper(row, full)
         ratios = [seconds() / base() for _ in range(ROUNDS)]
         weights = tree_size(posterior.model.parameters)
-        draws = hasattr(posterior, "draws") and row.method.counts != "epochs"
+        draws = hasattr(posterior, "draws") and row.method.needs.counts != "epochs"
         kept = posterior.shape[1] if draws else 1  # type: ignore[attr-defined]
         found[name] = {
             "full_batch": full,
-            "ratio": None if row.method.counts == "nothing" else statistics.median(ratios),
+            "ratio": None if row.method.needs.counts == "nothing" else statistics.median(ratios),
             "held": tree_size(posterior.record.final.state) / weights,
             "stored": stored(posterior) / weights / kept,
             "per_draw": draws,

@@ -17,7 +17,8 @@ import optax
 
 import posterax as px
 from posterax.fitting import loop
-from posterax.fitting.prepare import make_start, prepare
+from posterax.fitting.prepare import Asked, prepare
+from posterax.fitting.start import make_start
 
 PRIORS = {
     "gaussian": px.priors.Gaussian(1.0),
@@ -82,10 +83,10 @@ def bayes_step(name, prior, where=None, method=px.BayesByBackprop, **options):
     likelihood = px.likelihoods.Gaussian(0.1) if outputs == 1 else px.likelihoods.Categorical()
     model = px.Model(network(name), PRIORS[prior], likelihood, where=where)
     method = method(**options)
-    ready = prepare(model, problem.data(name), method, None, 1_000_000, problem.BATCH)
+    ready = prepare(model, problem.data(name), method, Asked(None, 1_000_000, problem.BATCH))
     (phase,) = method.phases(ready.model, ready.plan)
     key = jax.random.key(0)
-    state = loop.start_phase(phase, make_start(None, ready.model), ready.data, key)
+    state = loop.first_state(phase, make_start(None, ready.model), ready.data, key)
     state = jax.tree.map(lambda a: jnp.array(a, copy=True), state)
     buffers = loop.make_buffers(loop.abstract_info(phase, state, ready.data, key), 2048, 0)
     box = [state, buffers, 0]
@@ -141,7 +142,9 @@ def gather(name):
     model = px.Model(network(name), PRIORS["gaussian"], px.likelihoods.Categorical())
     if problem.NETWORKS[name][2] == 1:
         model = px.Model(network(name), PRIORS["gaussian"], px.likelihoods.Gaussian(0.1))
-    ready = prepare(model, problem.data(name), px.BayesByBackprop(), None, 1_000_000, problem.BATCH)
+    ready = prepare(
+        model, problem.data(name), px.BayesByBackprop(), Asked(None, 1_000_000, problem.BATCH)
+    )
     data, plan, key = ready.data, ready.plan, jax.random.key(0)
 
     def step(carry, t):

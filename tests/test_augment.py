@@ -11,7 +11,8 @@ from scipy import stats
 import posterax as px
 from posterax.augment import Flip, Shift
 from posterax.fitting import loop
-from posterax.fitting.prepare import make_start, prepare
+from posterax.fitting.prepare import prepare
+from posterax.fitting.start import make_start
 
 pytestmark = pytest.mark.usefixtures("hasty_compiler")
 
@@ -117,7 +118,7 @@ def seen(phase, data, steps):
 def ready_for(augment, batch_size, data=None):
     method = px.MaximumAPosteriori()
     ready = prepare(
-        model(), data or (IMAGES, LABELS), method, None, 12, batch_size, augment=augment
+        model(), data or (IMAGES, LABELS), method, Asked(None, 12, batch_size), augment=augment
     )
     return ready, method.phases(ready.model, ready.plan)[0]
 
@@ -142,7 +143,7 @@ def test_uint8_images_become_numbers_in_the_step_only():
     ready, phase = ready_for((Flip(), Shift(1)), 8, (images, np.arange(n) % 3))
     assert ready.data.x.dtype == jnp.uint8
     key = jax.random.key(0)
-    state = loop.start_phase(phase, make_start(None, ready.model), ready.data, key)
+    state = loop.first_state(phase, make_start(None, ready.model), ready.data, key)
     buffers = loop.make_buffers(loop.abstract_info(phase, state, ready.data, key), 16, 0)
     zero = jnp.zeros((), jnp.int32)
     fixed = (phase, ready.data, key, zero, zero, 1, 1)
@@ -156,7 +157,7 @@ def test_none_is_the_same_program():
     texts = []
     for augment in (None, Flip()):
         ready, phase = ready_for(augment, 8)
-        state = loop.start_phase(phase, make_start(None, ready.model), ready.data, key)
+        state = loop.first_state(phase, make_start(None, ready.model), ready.data, key)
         buffers = loop.make_buffers(loop.abstract_info(phase, state, ready.data, key), 16, 0)
         fixed = (phase, ready.data, key, zero, zero, 1, 1)
         texts.append(loop.run_chunk.lower(fixed, state, buffers).as_text())

@@ -206,7 +206,7 @@ def test_ctrl_c_during_a_fit_ends_the_play(ctrl_c, monkeypatch):
     [(px.Conjugate(), 20, (25, 32)), (px.MaximumLikelihood(), 3, (5, 15))],
 )
 def test_refits_compile_nothing_while_the_buffer_grows(method, first, later):
-    epochs = 1 if method.counts == "epochs" else None
+    epochs = 1 if method.needs.counts == "epochs" else None
     policy = bandits.Thompson(None, method, hidden=(), batch_size=8, refit_every=1, epochs=epochs)
     replay = full_buffer(np.random.default_rng(0), 64, 64)
     start = policy.init(2, 2, jax.random.key(0))

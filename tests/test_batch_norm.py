@@ -9,7 +9,8 @@ from flax import nnx
 
 import posterax as px
 from posterax.data import Batch, Data, Stream
-from posterax.fitting.prepare import make_start, prepare
+from posterax.fitting.prepare import Asked, prepare
+from posterax.fitting.start import make_start
 
 pytestmark = pytest.mark.usefixtures("hasty_compiler")
 
@@ -102,7 +103,7 @@ def running(batch, before=(0.0, 1.0)):
 
 def first_step(library, method, x=X, y=Y):
     """The state before and after one step on all of x, and what the step told."""
-    ready = prepare(model_of(library), (x, y), method, None, 10, len(x))
+    ready = prepare(model_of(library), (x, y), method, Asked(None, 10, len(x)))
     (phase,) = method.phases(ready.model, ready.plan)
     before = phase.init(make_start(None, ready.model), ready.data, jax.random.key(1))
     key = jax.random.key(2)
@@ -222,7 +223,7 @@ def test_padding_of_the_last_minibatch_is_normalised_over_like_any_row(library):
     method = px.MaximumLikelihood(0.0 + 1e-30, schedule="constant")  # the weights stay
     model = model_of(library)
     posterior = px.fit(model, (X, Y), method, steps=3, batch_size=8, key=0)
-    ready = prepare(model, (X, Y), method, None, 3, 8)
+    ready = prepare(model, (X, Y), method, Asked(None, 3, 8))
     _, run_key = jax.random.split(jax.random.fold_in(jax.random.key(0), 0))
     order, _ = jax.random.split(run_key)
     want = (0.0, 1.0)

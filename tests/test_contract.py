@@ -213,5 +213,5 @@ def test_contract(name, task, network, tmp_path, capsys):
     # going on for as long again, where there is more to do
     longer = px.fit(model, data, method, key=0, resume=posterior, **options)
     last = next(name for name in longer.history if "/" not in name)
-    times = 1 if method.counts == "nothing" else 2
+    times = 1 if method.needs.counts == "nothing" else 2
     assert len(longer.history[last]) == times * len(posterior.history[last])

@@ -10,7 +10,8 @@ import pytest
 import posterax as px
 from posterax._util.noise import noise_key, standard_normal_like
 from posterax.fitting import loop
-from posterax.fitting.prepare import make_start, prepare
+from posterax.fitting.prepare import Asked, prepare
+from posterax.fitting.start import make_start
 from posterax.infer.base import batch_nll
 from posterax.program import shared
 
@@ -31,10 +32,10 @@ def setting(rng):
         model = px.Model(
             px.networks.MLP(4, 3, (16, 16), key=0), PRIORS[prior], px.likelihoods.Categorical()
         )
-        ready = prepare(model, (x, y), method, None, 64, 32)
+        ready = prepare(model, (x, y), method, Asked(None, 64, 32))
         (phase,) = method.phases(ready.model, ready.plan)
         key = jax.random.key(5)
-        state = loop.start_phase(phase, make_start(None, ready.model), ready.data, key)
+        state = loop.first_state(phase, make_start(None, ready.model), ready.data, key)
         return phase, state, ready, key
 
     return make

@@ -56,12 +56,12 @@ METHODS = [px.BayesByBackprop(), px.DeepEnsemble(members=2), px.ImportanceSampli
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: type(m).__name__)
 def test_each_step_function_compiles_once_and_a_second_fit_compiles_nothing(method):
     model, data = toy(n=70, width=5)
-    options = {"batch_size": 16} if method.counts == "epochs" else {}
+    options = {"batch_size": 16} if method.needs.counts == "epochs" else {}
     with compilations() as first:
         px.fit(model, data, method, steps=300, key=0, **options)
     assert sum("run_chunk" in name for name in first) == 1
     # fewer steps of optimisation are no other shape; fewer draws would be
-    steps = 123 if method.counts == "epochs" else 300
+    steps = 123 if method.needs.counts == "epochs" else 300
     with compilations() as second:
         px.fit(model, data, method, steps=steps, key=1, **options)
     assert second == []

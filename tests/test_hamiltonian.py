@@ -14,7 +14,7 @@ import pytest
 
 import posterax as px
 from posterax.fitting import run
-from posterax.fitting.prepare import make_start
+from posterax.fitting.start import make_start
 from posterax.infer.chains.hamiltonian import Sampling, WarmUp
 from tests import sbc
 from tests.conjugate import conjugate, t_values
@@ -140,10 +140,10 @@ def test_chains_that_always_diverge_are_an_error_and_the_state_is_saved(truth, t
 def test_chains_that_never_move_are_trouble_and_short_runs_are_not_judged(truth):
     phase = px.HMC(2).phases(truth.model().for_targets((1,), "float32"), sbc.plan_for(1))[0]
     still = {"acceptance": np.zeros(200), "divergences": np.zeros(200)}
-    assert "no chain moves" in phase.trouble(still)
-    assert phase.trouble({name: values[:20] for name, values in still.items()}) is None
+    assert "no chain moves" in phase.explain(None, still)
+    assert phase.explain(None, {name: values[:20] for name, values in still.items()}) is None
     late = np.repeat([0.0, 0.8], 100)  # a slow start is forgiven
-    assert phase.trouble(still | {"acceptance": late}) is None
+    assert phase.explain(None, still | {"acceptance": late}) is None
 
 
 @pytest.mark.usefixtures("hasty_compiler")

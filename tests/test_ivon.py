@@ -10,7 +10,8 @@ from sklearn.model_selection import train_test_split
 
 import posterax as px
 from posterax import optim
-from posterax.fitting.prepare import make_start, prepare
+from posterax.fitting.prepare import Asked, prepare
+from posterax.fitting.start import make_start
 from posterax.infer.variational.ivon import IVONPhase
 from tests.conjugate import NOISE, conjugate
 
@@ -42,7 +43,7 @@ def test_a_step_is_that_of_the_optimizer_and_of_the_equations():
     model = LINE.model()
     weight = np.linspace(0.5, 1.5, 20).astype("float32")
     method = px.IVON(learning_rate=0.3, schedule="constant", hessian_init=2.0, b2=0.9, clip=0.5)
-    ready = prepare(model, (*LINE.data, weight), method, None, 10, 20)
+    ready = prepare(model, (*LINE.data, weight), method, Asked(None, 10, 20))
     (phase,) = method.phases(ready.model, ready.plan)
     assert isinstance(phase, IVONPhase)
     batch = ready.data.everything()

@@ -171,9 +171,9 @@ def test_the_count_of_draws_is_that_of_a_walk_through_all_steps(schedule, steps,
     burn = int(0.4 * length)
     every = math.ceil((length - burn) * cycles / keep) * thin
     walk = [t % length >= burn and (length - 1 - t % length) % every == 0 for t in range(steps)]
-    counted = phase.kept(np.arange(steps + 1), thin)
+    counted = phase.retained(np.arange(steps + 1), thin)
     np.testing.assert_array_equal(np.diff(counted), walk)
-    np.testing.assert_array_equal(phase.kept(jnp.arange(steps + 1), thin), counted)
+    np.testing.assert_array_equal(phase.retained(jnp.arange(steps + 1), thin), counted)
 
 
 def plan_of(steps):

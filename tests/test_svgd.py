@@ -12,7 +12,8 @@ from blackjax.vi import svgd
 from flax import nnx
 
 import posterax as px
-from posterax.fitting.prepare import make_start, prepare
+from posterax.fitting.prepare import Asked, prepare
+from posterax.fitting.start import make_start
 from posterax.posteriors import Draws
 from tests.conjugate import conjugate
 
@@ -23,7 +24,7 @@ TRUTH = conjugate()
 
 def phase_of(model, data, method, batch_size=None):
     """The phase of a fit, its first state, and the data."""
-    ready = prepare(model, data, method, None, 100, batch_size)
+    ready = prepare(model, data, method, Asked(None, 100, batch_size))
     (phase,) = method.phases(ready.model, ready.plan)
     start = make_start(None, ready.model)
     state = eqx.filter_jit(phase.init)(start, ready.data, jax.random.key(0))

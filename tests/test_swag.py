@@ -11,7 +11,8 @@ import pytest
 from flax import nnx
 
 import posterax as px
-from posterax.fitting.prepare import make_start, prepare
+from posterax.fitting.prepare import Asked, prepare
+from posterax.fitting.start import make_start
 from posterax.infer.ensembles.swag import SharpnessPhase
 from posterax.infer.points.point import PointState
 from posterax.posteriors import LowRankGaussian
@@ -24,7 +25,7 @@ TRUTH = conjugate()
 
 def phases_of(model, data, method, steps=100, batch_size=10):
     """The phases of a fit, the state that each starts with, and the data."""
-    ready = prepare(model, data, method, None, steps, batch_size)
+    ready = prepare(model, data, method, Asked(None, steps, batch_size))
     phases, states = method.phases(ready.model, ready.plan), [make_start(None, ready.model)]
     for phase in phases:
         states.append(eqx.filter_jit(phase.init)(states[-1], ready.data, jax.random.key(0)))
@@ -120,7 +121,7 @@ def test_the_curvature_is_the_largest_eigenvalue_and_sets_the_rate():
     (mode, measure, walk), states, data = phases_of(TRUTH.model(), TRUTH.data, method, 2000)
     assert [phase.length() for phase in (mode, measure, walk)] == [1500, 20, 500]
     full = SharpnessPhase(
-        measure.model, prepare(TRUTH.model(), TRUTH.data, px.NUTS(), None, 1, None).plan,
+        measure.model, prepare(TRUTH.model(), TRUTH.data, px.NUTS(), Asked(None, 1, None)).plan,
         None, None, "constant", with_prior=True,
     )  # fmt: skip
     state = states[1]

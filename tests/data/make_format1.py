@@ -40,7 +40,7 @@ def model(prior=NORMAL, likelihood=None, network=None, **options):
 
 
 def fit(method, one=None, y=Y, **options):
-    if method.counts == "epochs":
+    if method.needs.counts == "epochs":
         options = {"epochs": 4}
     return px.fit(one or model(), (X, y), method, key=0, progress=False, **options)
 
