@@ -283,16 +283,16 @@ def page(result: dict[str, Any]) -> str:
         )
         lines.append("| " + " | ".join(cells) + " |")
     notes = (
-        "Methods with their default settings (four chains, five members, a covariance of all "
-        "weights, and so on; samplers with a short warm-up, SMC with 200 particles), so that the "
-        "cost of a step is that of all chains or members together. It is relative to a step of "
-        f"maximum likelihood on as much data: a batch of {about['batch']} of {about['data']:,} "
-        f"examples, or all of them. The network is {about['network']}; with a larger one, methods "
-        "that run several networks side by side gain less from doing so. What is held while "
-        "fitting and what a posterior stores are multiples of the number of weights; samplers "
-        "store so much for every draw that is kept. SMC, enumeration and the closed form have no "
-        "steps to choose: they run to their end. The closed form is that of the last layer, and "
-        "its multiples are of that layer's 51 weights: the matrices of a covariance."
+        "All methods have their default settings: four chains, five members, a covariance of all "
+        "weights, and so on; samplers have a short warm-up, and SMC has 200 particles. The cost of "
+        "a step is that of all chains or members together, relative to a step of maximum "
+        f"likelihood on the same data: a batch of {about['batch']} of {about['data']:,} examples, "
+        f"or all of them. The network is {about['network']}; with a larger network, methods that "
+        "run several networks side by side gain less from it. The numbers held while fitting and "
+        "the numbers stored in a posterior are multiples of the number of weights; for samplers, "
+        "per stored draw. SMC, enumeration and the closed form have no number of steps: they run "
+        "to their end. The closed form is for the last layer, and its multiples (the matrices of "
+        "a covariance) refer to that layer's 51 weights."
     )
     measured = (
         f"Measured on {about['device']}, jax {about['jax']}, {about['date']}, median of "

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.report``: the README's table and chart, and the full tables of the docs.
+"""``python -m benchmarks.report``: the tables and the chart of docs/speed.md.
 
 Everything is read from ``benchmarks/results``; text between a pair of markers is replaced.
 """
@@ -201,7 +201,7 @@ def chart(found, path):
 
 def main():
     found = load()
-    replace(ROOT / "README.md", "speed", short_table(found))
+    replace(ROOT / "docs/speed.md", "speed", short_table(found))
     for device, results in found.items():
         replace(ROOT / "docs/speed.md", f"speed {device}", full_table(results, device))
     ablation = load("ablation-")

@@ -2,7 +2,7 @@
 
 Every library runs in a process of its own and they take turns; reported is the median over rounds
 of the ratio within a round, so that a busy machine slows all alike. Writes
-``benchmarks/results/DEVICE.json``, from which ``benchmarks.report`` makes the README's table.
+``benchmarks/results/DEVICE.json``, from which ``benchmarks.report`` makes docs/speed.md.
 """
 
 import argparse

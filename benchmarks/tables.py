@@ -2,7 +2,7 @@
 
 Nine data sets, five splits each. The regressors of scikit-learn that predict no deviation get the
 mean squared residual of a tenth of the training rows, held out, and are then fitted to all. Writes
-``benchmarks/results/tables.json`` and prints the table that docs/tables.md shows.
+``benchmarks/results/tables.json`` and prints the table that docs/results/tables.md shows.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.tables_report``: fills the tables of docs/tables.md from the results."""
+"""``python -m benchmarks.tables_report``: fills the tables of docs/results/tables.md."""
 
 import json
 
@@ -7,7 +7,7 @@ from benchmarks.report import RESULTS, ROOT, replace
 
 
 def main() -> None:
-    page = ROOT / "docs/tables.md"
+    page = ROOT / "docs/results/tables.md"
     for kind in tables_study.KINDS:
         path = RESULTS / f"tables-study-{kind}.json"
         if path.exists():
