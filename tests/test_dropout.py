@@ -15,7 +15,7 @@ from posterax.infer.ensembles.dropout import has_dropout
 from posterax.infer.ensembles.dropout_phase import Concrete
 from posterax.networks import as_network
 from posterax.predictive import Targets
-from posterax.program.places import places
+from posterax.program.input_units import input_units
 
 pytestmark = pytest.mark.usefixtures("hasty_module")
 
@@ -84,7 +84,7 @@ def test_dropping_a_unit_of_the_weight_is_dropping_the_input(name):
     def outputs(w, x):
         return network.apply(w, network.state, x, None, training=False)[0]
 
-    (place,) = places(outputs, network.params, x)
+    (place,) = input_units(outputs, network.params, x)
     assert place.raw
     assert place.inputs == np.prod([x.shape[a] for a in axes]) == len(np.unique(place.units))
     (leaf,), tree = jax.tree.flatten(network.params)

@@ -13,7 +13,7 @@ from posterax.fitting import loop
 from posterax.fitting.prepare import Asked, prepare
 from posterax.fitting.start import make_start
 from posterax.infer.base import batch_nll
-from posterax.program import shared
+from posterax.program import shared_products
 
 PRIORS = {
     "gaussian": px.priors.Gaussian(0.7),
@@ -173,7 +173,7 @@ def test_shared_products_predict_the_same(rng, name):
     y = rng.integers(0, 3, 11)
     posterior = px.fit(model, (x, y), px.BayesByBackprop(initial_rho=-1.0), steps=3, key=0)
     network = lambda w, x: posterior.model.network.apply(w, (), x, None, False)[0]  # noqa: E731
-    assert len(shared.products(network, posterior.mu.network, jnp.asarray(x))) == count
+    assert len(shared_products.products(network, posterior.mu.network, jnp.asarray(x))) == count
 
     for samples in (1, 5):
         same_as_the_network(posterior, x, samples)

@@ -73,7 +73,7 @@ def imports(name: str, path: Path) -> set[str]:
 
 
 def room(name: str) -> str:
-    return name.split(".")[0]
+    return name.split(".", maxsplit=1)[0]
 
 
 def against_the_order() -> dict[tuple[str, str], str]:

@@ -1,38 +1,84 @@
 """Names of other libraries we lean on beyond their promises: fail early where one moves."""
 
 import inspect
+import re
+from pathlib import Path
 
 import jax
+import jax.numpy as jnp
+import pytest
 import quax
 
+import posterax as px
+from posterax._util.jax_names import (
+    Primitive,
+    ShapedArray,
+    Tracer,
+    bind,
+    define_prng_impl,
+    primitive,
+    shaped,
+    used_arguments,
+)
+from posterax.program.walker import STRUCTURAL
 
-def test_jax():
-    from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive  # noqa: F401
-    from jax.extend.random import define_prng_impl
+PRIVATE = r"jax\.(core|extend|interpreters|_src)|from jax import core|get_bind_params|lax\.\w+_p\b"
 
+
+def test_one_file_follows_jax():
+    source = Path(px.__file__).parent
+    files = {path.relative_to(source).as_posix(): path for path in source.rglob("*.py")}
+    assert [name for name, path in files.items() if re.search(PRIVATE, path.read_text())] == [
+        "_util/jax_names.py"
+    ]
+
+
+def test_random_keys():
     assert {"key_shape", "seed", "split", "random_bits", "fold_in"} <= set(
         inspect.signature(define_prng_impl).parameters
     )
-    for name in (
-        "dot_general_p",
-        "conv_general_dilated_p",
-        "transpose_p",
-        "reshape_p",
-        "squeeze_p",
-        "convert_element_type_p",
-        "rev_p",
-        "broadcast_in_dim_p",
-    ):
-        assert isinstance(getattr(jax.lax, name), Primitive)
-    assert jax.core.ShapedArray((2,), jax.numpy.float32).shape == (2,)
-    from jax.interpreters.partial_eval import dce_jaxpr
 
-    program = jax.make_jaxpr(lambda a, b: b + 1)(1.0, 2.0)
-    assert dce_jaxpr(program.jaxpr, [True])[1] == [False, True]
+
+@pytest.mark.parametrize("name", ["dot_general", "conv_general_dilated", *STRUCTURAL])
+def test_operations(name):
+    assert isinstance(primitive(name), Primitive)
+    assert primitive(name).name == name
+
+
+def test_values_of_a_program():
+    assert ShapedArray((2,), jnp.float32).shape == (2,)
+    program = jax.make_jaxpr(lambda a, b: b + 1)(1.0, jnp.ones(3))
+    assert used_arguments(program) == [False, True]
+    (eqn,) = program.jaxpr.eqns
+    assert shaped(eqn.outvars[0]).shape == (3,)
+    assert shaped(eqn.invars[1]).dtype == jnp.float32
+    traced = []
+    jax.make_jaxpr(lambda a: traced.append(isinstance(a, Tracer)))(1.0)
+    assert traced == [True]
+
+
+@jax.custom_jvp
+def with_slope_5(x):
+    return jnp.sin(x)
+
+
+with_slope_5.defjvp(lambda x, t: (with_slope_5(*x), 5 * t[0]))
+
+
+@pytest.mark.parametrize(
+    "function", [jnp.sin, jax.jit(jnp.sin), jax.checkpoint(jnp.sin), with_slope_5]
+)
+def test_an_equation_on_other_values(function):
+    """With and without functions among its parameters, one result or a list of them."""
+    (eqn,) = jax.make_jaxpr(function)(jnp.zeros(3)).jaxpr.eqns
+    x = jnp.arange(3.0)
+    again, slope = jax.jvp(lambda x: bind(eqn, [x])[0], (x,), (jnp.ones(3),))
+    assert jnp.allclose(again, jnp.sin(x))
+    assert jnp.allclose(slope, 5 if function is with_slope_5 else jnp.cos(x))
 
 
 def test_jaxpr_shape():
-    """The reuse pass reads equations, their parameters and inner jaxprs."""
+    """A walk reads equations, their parameters and inner jaxprs."""
     closed = jax.make_jaxpr(jax.jit(lambda x: x * 2))(1.0)
     (equation,) = closed.jaxpr.eqns
     assert "jaxpr" in equation.params

@@ -18,6 +18,7 @@ from .networks import Network, as_network
 from .networks.parts import FrozenNetwork, Where, select
 from .networks.sparse import SparseNetwork, check_masks, freeze, sparse, take
 from .priors import Flat, PerWeight, Prior, Trained, as_prior, is_flat, is_prior
+from .program.reuse import uses
 
 
 class Parameters(NamedTuple):
@@ -360,8 +361,6 @@ class Model(eqx.Module):
 
 def _uses(model: Model, x: Any) -> dict[str, str]:
     """By name: how the network uses each parameter for inputs ``x``, in words."""
-    from .program.reuse import uses  # inference is built on models, and models shown by its means
-
     model.output_shape(x)  # says what is wrong where x does not fit
     words = {
         "product": "product (local, flipout)",

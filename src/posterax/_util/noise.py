@@ -13,8 +13,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend.random import define_prng_impl
 
+from .jax_names import define_prng_impl
 from .special import normal_from_bits
 
 _GOLDEN = 0x9E3779B9

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._util.jax_names import Tracer
 from ..model import Model, Parameters
 from ..networks.base import Network
 from ..priors import Gaussian, Laplace, ScaleMixture, is_prior
@@ -96,7 +97,7 @@ class Flat(Network):
         leaves, self.treedef = jax.tree.flatten(inner.params)
         self.shapes = tuple(leaf.shape for leaf in leaves)
         self.inner, self.state = inner, inner.state
-        known = not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
+        known = not any(isinstance(leaf, Tracer) for leaf in leaves)
         # by numpy nothing compiles
         given = [np.asarray(leaf) for leaf in leaves] if known else leaves
         self.params = jnp.asarray(_join(given, np if known else jnp))

@@ -5,6 +5,9 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 
+from .._util.jax_names import shaped
+from ..program.walker import equations
+
 _KNOWN: dict[Any, "Footprint"] = {}
 
 
@@ -64,17 +67,9 @@ def _sizes(network: Any, x: Any) -> tuple[tuple[int, ...], list[int]]:
     program, outputs = jax.make_jaxpr(forward, return_shape=True)(arrays, x)
     if not hasattr(outputs, "shape"):
         raise TypeError(f"network must return one array, got {type(outputs).__name__}")
-    return tuple(outputs.shape), list(_values(program.jaxpr))
-
-
-def _values(jaxpr: Any) -> Any:
-    for equation in jaxpr.eqns:
-        for inner in jax.tree.leaves(
-            list(equation.params.values()), is_leaf=lambda p: hasattr(p, "eqns")
-        ):
-            if hasattr(inner, "eqns"):
-                yield from _values(getattr(inner, "jaxpr", inner))
-        for out in equation.outvars:
-            if jax.dtypes.issubdtype(out.aval.dtype, jax.dtypes.prng_key):
-                continue
-            yield out.aval.size * out.aval.dtype.itemsize
+    values = [shaped(out) for eqn in equations(program) for out in eqn.outvars]
+    return tuple(outputs.shape), [
+        value.size * value.dtype.itemsize
+        for value in values
+        if not jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
+    ]

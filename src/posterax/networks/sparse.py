@@ -11,6 +11,7 @@ import jax.tree_util as jtu
 import numpy as np
 
 from .._util.fingerprint import data_fingerprint
+from .._util.jax_names import Tracer
 from .._util.tree import named_leaves, path_name
 from .adapters import as_network
 from .base import Network
@@ -40,7 +41,7 @@ class SparseNetwork(Network):
             if name not in self.places:
                 return kept
             size, places = int(np.prod(shapes[name])), self.places[name]
-            if not any(isinstance(a, jax.core.Tracer) for a in (kept, places)):
+            if not any(isinstance(a, Tracer) for a in (kept, places)):
                 host = np.zeros(size, kept.dtype)
                 host[np.asarray(places)] = kept
                 return jnp.asarray(host.reshape(shapes[name]))

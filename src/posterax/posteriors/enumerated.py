@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._util.jax_names import Tracer
 from .._util.keys import KeyLike
 from ..data import bucket
 from ..model import Model, Parameters
@@ -139,7 +140,7 @@ class Enumerated(Posterior):
             (1, 1, 2)
         """
         # compiled programs ask for moments too, of arrays that have no numbers yet
-        traced = isinstance(self.log_probs, jax.core.Tracer)
+        traced = isinstance(self.log_probs, Tracer)
         probs: Any = jnp.exp(self.log_probs) if traced else self._probs()
         probs = probs / probs.sum()
         found = []

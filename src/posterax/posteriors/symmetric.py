@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from ..model import Parameters
 from ..predictive import Particles
-from ..program import shared
+from ..program import shared_products
 from .base import Posterior, map_samples
 
 
@@ -61,18 +61,18 @@ class Symmetric(Posterior):
             return model.apply(own, self.state, x, None, False)[0]
 
         samples = len(ids.sign)
-        means = shared.products(network, random.network, x) if samples > 1 else []
+        means = shared_products.products(network, random.network, x) if samples > 1 else []
         if not means:
             return super().evaluate(ids, x)
 
         def pair(key: jax.Array) -> Any:
             step = unfold(self.deviation(key))
-            steps = shared.products(network, step.network, x)
+            steps = shared_products.products(network, step.network, x)
 
             def side(sign: float) -> tuple[jax.Array, Any]:
                 params = _move(random, sign, step)
                 given = [mean + sign * part for mean, part in zip(means, steps, strict=True)]
-                found = shared.outputs(network, params.network, x, given)
+                found = shared_products.outputs(network, params.network, x, given)
                 return found, eqx.combine(params.likelihood, points.likelihood)
 
             return jax.tree.map(lambda *both: jnp.stack(both), side(1.0), side(-1.0))

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import erf
 
+from .._util.jax_names import Tracer
 from .base import LOG_2PI, Prior, number, positive
 
 
@@ -35,7 +36,7 @@ class Gaussian(Prior):
     fan_in: bool = eqx.field(static=True)
 
     def __init__(self, scale: Any = 1.0, loc: Any = 0.0, *, fan_in: bool = False):
-        traced = isinstance(scale, jax.core.Tracer)
+        traced = isinstance(scale, Tracer)
         checked = scale if traced else positive("scale", scale)
         # arrays of the device stay where they are
         self.scale = scale if isinstance(scale, jax.Array) else checked

@@ -1,30 +1,54 @@
-"""How a network uses each of its weights: a pass over its jaxpr.
+"""How a network uses each of its weights: one pass that follows them all.
 
 Local reparameterization and Flipout draw noise for the *use* of a weight, so they are right only
 for a weight with a single use, as a factor of one matrix product or convolution with something
-that depends on the inputs (its rows are then examples). A dispatch rule sees one use at a time;
+that depends on the inputs (its rows are then examples). A dispatch rule meets one use at a time;
 the program tells how many there are.
 """
 
-from collections import Counter
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import jax
-from jax.extend import core as jex
+from jaxtyping import PyTree
 
-from .shared import LOOPS, PRODUCTS, called, structural
-
-# calls that may be entered with a distribution; a custom derivative is for arrays
-CALLS = ("jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint")
+from .._util.jax_names import ClosedJaxpr, JaxprEqn
+from .walker import LOOPS, PRODUCTS, plain_call, structural, walk
 
 PRODUCT, REUSED, LOOP, OTHER, UNUSED = "product", "reused", "loop", "other", "unused"
-_DATA = -1  # the tag of what depends on the inputs; weights are tagged 0, 1, …
 
-Tag = int | None
-Counts = dict[str, Counter[int]]
+# what happened to a weight: equations that rearrange it, and steps of a scan over it
+Path = tuple[JaxprEqn | int, ...]
 
 
-def uses(function: Any, weights: Any, x: Any, *rest: Any) -> Any:
+class Use(NamedTuple):
+    """One use of a weight, by an equation (none where the weight is returned)."""
+
+    kind: str
+    path: Path
+    eqn: JaxprEqn | None = None
+    position: int = 0  # among the inputs of the equation
+    raw: bool = False  # in a product with the network's own inputs, which no layer has touched
+
+
+class _Weight(NamedTuple):
+    """What is known about a weight."""
+
+    number: int
+    path: Path = ()
+
+
+class _Other(NamedTuple):
+    """And about anything else: does it depend on the inputs, does a layer lie in between?"""
+
+    data: bool = False
+    touched: bool = False
+
+
+_Value = _Weight | _Other
+
+
+def uses(function: Callable[..., PyTree], weights: PyTree, x: PyTree, *rest: PyTree) -> PyTree:
     """A tree like ``weights`` that says how each of them is used.
 
     - ``"product"``: once, as a factor of a product with something that depends on ``x``;
@@ -54,69 +78,85 @@ def uses(function: Any, weights: Any, x: Any, *rest: Any) -> Any:
     return jax.tree.unflatten(treedef, kinds(program, len(leaves), len(jax.tree.leaves(x))))
 
 
-def single_use(function: Any, weights: Any, x: Any, *rest: Any) -> Any:
-    """A tree like ``weights``: whether each is used once, as a factor of one product.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from posterax.program.reuse import single_use
-        >>> w = {"tied": jnp.ones((2, 2)), "last": jnp.ones((2, 1))}
-        >>> def network(w, x):
-        ...     return jnp.tanh(x @ w["tied"]) @ w["tied"].T @ w["last"]
-        >>> single_use(network, w, jnp.ones((3, 2)))
-        {'last': True, 'tied': False}
-    """
-    return jax.tree.map(lambda kind: kind == PRODUCT, uses(function, weights, x, *rest))
-
-
-def kinds(program: jex.ClosedJaxpr, weights: int, data: int) -> list[str]:
+def kinds(program: ClosedJaxpr, weights: int, data: int) -> list[str]:
     """The use of each of the first ``weights`` arguments; the next ``data`` are the inputs."""
-    tags: list[Tag] = [*range(weights), *[_DATA] * data]
-    tags += [None] * (len(program.jaxpr.invars) - len(tags))
-    counts: Counts = {PRODUCT: Counter(), LOOP: Counter(), OTHER: Counter()}
-    returned = _walk(program.jaxpr, tags, counts)
-    counts[OTHER].update(_weights(returned))  # what is returned is seen outside
-
-    def kind(i: int) -> str:
-        found = {name: count[i] for name, count in counts.items() if count[i]}
-        if sum(found.values()) > 1:
-            return REUSED
-        return next(iter(found), UNUSED)
-
-    return [kind(i) for i in range(weights)]
+    each = find_uses(program, weights, data)
+    return [REUSED if len(own) > 1 else own[0].kind if own else UNUSED for own in each]
 
 
-def _weights(tags: list[Tag]) -> list[int]:
-    return [tag for tag in tags if tag is not None and tag != _DATA]
+def find_uses(
+    program: ClosedJaxpr, weights: int, data: int, *, everywhere: bool = False
+) -> list[list[Use]]:
+    """All uses of each of the first ``weights`` arguments, in the order of the program.
+
+    With ``everywhere`` also those within loops, and within calls that are not plain; without, such
+    an equation is itself the use.
+    """
+    arguments: list[_Value] = [*map(_Weight, range(weights)), *[_Other(data=True)] * data]
+    arguments += [_Other()] * (len(program.in_avals) - len(arguments))
+    uses: list[list[Use]] = [[] for _ in range(weights)]
+
+    def read(program: ClosedJaxpr, arguments: list[_Value]) -> list[_Value]:
+        enter = None if everywhere else plain_call
+        return walk(program, arguments, rule, constant=lambda value: _Other(), enter=enter)
+
+    def rule(eqn: JaxprEqn, inputs: list[_Value]) -> list[_Value]:
+        name, first = eqn.primitive.name, inputs[0] if inputs else None
+        if isinstance(first, _Weight) and structural(eqn):
+            return [first._replace(path=(*first.path, eqn))]
+        if everywhere and name in LOOPS:
+            for body, values in _bodies(eqn, inputs):
+                read(body, values)
+            return [_mixed(inputs)] * len(eqn.outvars)
+        factor = _data_factor(name, inputs)
+        kind = PRODUCT if factor is not None else LOOP if name in LOOPS else OTHER
+        raw = factor is not None and not factor.touched
+        for position, value in enumerate(inputs):
+            if isinstance(value, _Weight):
+                uses[value.number].append(Use(kind, value.path, eqn, position, raw))
+        # what inputs choose from a table is no raw input any more
+        look_up = name == "gather" and not getattr(first, "data", False)
+        return [_mixed(inputs, layer=name in PRODUCTS or look_up)] * len(eqn.outvars)
+
+    for value in read(program, arguments):
+        if isinstance(value, _Weight):  # whoever calls the network may use it
+            uses[value.number].append(Use(OTHER, value.path))
+    return uses
 
 
-def _walk(jaxpr: Any, arguments: list[Tag], counts: Counts) -> list[Tag]:
-    """Count uses in one jaxpr; returns the tags of its outputs."""
-    tags: dict[Any, Tag] = dict(zip(jaxpr.invars, arguments, strict=True))
-
-    def read(atom: Any) -> Tag:
-        return None if isinstance(atom, jex.Literal) else tags.get(atom)
-
-    for eqn in jaxpr.eqns:
-        seen = [read(atom) for atom in eqn.invars]
-        name, body, used = eqn.primitive.name, called(eqn), _weights(seen)
-        out: Tag = _DATA if _DATA in seen else None
-        outs = [out] * len(eqn.outvars)
-        if name in CALLS and body is not None:
-            outs = _walk(body.jaxpr, seen, counts)
-        elif used and structural(eqn):
-            outs = [used[0]]
-        elif name in PRODUCTS and _is_factor(name, seen):
-            counts[PRODUCT].update(used)
-        else:
-            counts[LOOP if name in LOOPS else OTHER].update(used)
-        tags.update(zip(eqn.outvars, outs, strict=True))
-    return [read(atom) for atom in jaxpr.outvars]
+def _mixed(inputs: list[_Value], *, layer: bool = False) -> _Other:
+    others = [value for value in inputs if isinstance(value, _Other)]
+    touched = len(others) < len(inputs) or any(other.touched for other in others)
+    return _Other(any(other.data for other in others), touched or layer)
 
 
-def _is_factor(name: str, seen: list[Tag]) -> bool:
-    """One weight times data; in a convolution the weight is the kernel, not the image."""
-    lhs, rhs = seen[:2]
-    if name == "conv_general_dilated" and lhs != _DATA:
-        return False
-    return _DATA in (lhs, rhs) and len(_weights([lhs, rhs])) == 1
+def _data_factor(name: str, inputs: list[_Value]) -> _Other | None:
+    """The data that a weight is multiplied with; in a convolution the weight is the kernel."""
+    sides = {"dot_general": [(0, 1), (1, 0)], "conv_general_dilated": [(0, 1)]}
+    for data, weight in sides.get(name, []):
+        factor = inputs[data]
+        if isinstance(inputs[weight], _Weight) and isinstance(factor, _Other) and factor.data:
+            return factor
+    return None
+
+
+def _bodies(eqn: JaxprEqn, inputs: list[_Value]) -> Iterator[tuple[ClosedJaxpr, list[_Value]]]:
+    """The bodies of scan, while and cond; weights that the loop changes are not followed."""
+    name, options = eqn.primitive.name, eqn.params
+    if name == "cond":
+        yield from ((branch, inputs[1:]) for branch in options["branches"])
+        return
+    if name == "while":  # the condition has constants of its own
+        first, last = options["cond_nconsts"], options["cond_nconsts"] + options["body_nconsts"]
+        body, carry = options["body_jaxpr"], len(inputs) - last
+    else:
+        first, last = 0, options["num_consts"]
+        body, carry = options["jaxpr"], options["num_carry"]
+    carried, stacked = [_mixed(inputs)] * carry, inputs[last + carry :]
+    several = any(isinstance(one, _Weight) for one in stacked)
+    for step in range(options["length"] if several else 1):  # a layer at every step
+        slices = [
+            one._replace(path=(*one.path, step)) if isinstance(one, _Weight) else one
+            for one in stacked
+        ]
+        yield body, [*inputs[first:last], *carried, *slices]

@@ -13,14 +13,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.interpreters import partial_eval
 
 from ..._util.checks import above_zero, fraction
+from ..._util.jax_names import used_arguments
 from ..._util.tree import named_leaves
 from ...model import Model, Parameters
 from ...networks.parts import Where, select
 from ...networks.sparse import pruned_weights
-from ...program.places import Place, places
+from ...program.input_units import InputUnits, input_units
 from ..base import Method, Phase, Plan, with_arrays
 from ..objective import check_optimizer
 from .dropout_phase import DropoutPhase
@@ -113,33 +113,33 @@ class MCDropout(Method):
             >>> round(px.MCDropout.weight_decay(scale=1.0, rate=0.5, total=1000), 6)
             0.001
         """
-        kept = 1 - fraction("rate", rate, zero=True)
+        on = 1 - fraction("rate", rate, zero=True)
         scale, total = above_zero("scale", scale), above_zero("total", total)
-        return 1 / (2 * scale**2 * kept * total * above_zero("precision", precision))
+        return 1 / (2 * scale**2 * on * total * above_zero("precision", precision))
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
-        found: dict[str, Place] = {}
+        chosen: dict[str, InputUnits] = {}
         if not has_dropout(model, plan.inputs):
-            found = self._places(model, plan.inputs)
+            chosen = self._chosen(model, plan.inputs)
         elif self.rate is not None or self.where is not None:
             name = "where" if self.rate is None else "rate"
             raise ValueError(
                 f"{name}: the network has dropout of its own, which has its places and rates: "
                 f"leave {name} out, or take dropout out of the network"
             )
-        learned = self.rate == "learned" and bool(found)
+        learned = self.rate == "learned" and bool(chosen)
         given = DEFAULT_RATE if self.rate is None else self.rate
         rate = jnp.asarray(self.initial_rate if isinstance(given, str) else given)
         return [
             DropoutPhase(
                 model, plan, with_arrays(self, model), rate,
-                {name: jnp.asarray(place.units) for name, place in found.items()},
-                {name: jnp.asarray(float(place.inputs)) for name, place in found.items()},
+                {name: jnp.asarray(one.units) for name, one in chosen.items()},
+                {name: jnp.asarray(float(one.inputs)) for name, one in chosen.items()},
                 learned,
             )
         ]  # fmt: skip
 
-    def _places(self, model: Model, inputs: Any) -> dict[str, Place]:
+    def _chosen(self, model: Model, inputs: Any) -> dict[str, InputUnits]:
         """The chosen weights with a prior that meet data in a product, by name."""
         weights = model.parameters.network
 
@@ -147,18 +147,18 @@ class MCDropout(Method):
             own = Parameters(weights, None)
             return model.apply(own, state, x, jax.random.key(0), training=True)
 
-        each = places(network, weights, inputs, model.network.state)
+        each = input_units(network, weights, inputs, model.network.state)
         uncertain = named_leaves(model.bayesian(model.parameters).network)
-        found = {
-            name: place
-            for name, place in zip(named_leaves(weights), each, strict=True)
-            if place is not None and name in uncertain
+        possible = {
+            name: units
+            for name, units in zip(named_leaves(weights), each, strict=True)
+            if units is not None and name in uncertain
         }
         if self.where is None:
-            chosen = {name: place for name, place in found.items() if not place.raw}
+            chosen = {name: units for name, units in possible.items() if not units.raw}
         else:
             by_name = named_leaves(select(weights, self.where))
-            chosen = {name: place for name, place in found.items() if by_name[name]}
+            chosen = {name: units for name, units in possible.items() if by_name[name]}
         pruned = pruned_weights(model.network)
         if chosen and (not pruned or self.where is not None):
             return chosen
@@ -168,11 +168,11 @@ class MCDropout(Method):
                 f"entries of {', '.join(pruned)}: use px.BayesByBackprop() or px.DeepEnsemble(), "
                 "or where= for arrays that are whole"
             )
-        raise ValueError(self._no_place(list(found)))
+        raise ValueError(self._nowhere(list(possible)))
 
-    def _no_place(self, found: list[str]) -> str:
+    def _nowhere(self, possible: list[str]) -> str:
         others = "px.BayesByBackprop() and px.DeepEnsemble() need none"
-        if not found:
+        if not possible:
             return (
                 "method: MCDropout finds no place for dropout: the network has no dropout layers, "
                 "and none of its weights with a prior is a factor of a product with data; "
@@ -181,12 +181,12 @@ class MCDropout(Method):
         if self.where is None:
             return (
                 "method: MCDropout finds no place for dropout: the network has no dropout layers, "
-                f"and {', '.join(found)} meet its own inputs, which are not dropped by default: "
+                f"and {', '.join(possible)} meet its own inputs, which are not dropped by default: "
                 f"where='*' drops them too; {others}"
             )
         return (
             f"where={self.where!r} chooses no weight whose inputs can be dropped; those are "
-            f"{', '.join(found)}; {others}"
+            f"{', '.join(possible)}; {others}"
         )
 
 
@@ -211,5 +211,4 @@ def has_dropout(model: Model, inputs: Any) -> bool:
 
     weights, state = model.parameters.network, model.network.state
     program = jax.make_jaxpr(network)(jax.random.key(0), weights, inputs, state)
-    _, used = partial_eval.dce_jaxpr(program.jaxpr, [True] * len(program.jaxpr.outvars))
-    return bool(used[0])
+    return used_arguments(program)[0]

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from ..._util.jax_names import ShapedArray
 from ..._util.noise import noise_key
 from ..._util.tree import dtype_of, named_leaves
 from ...data import Batch, Data
@@ -63,7 +64,7 @@ class DropoutArray(RandomArray):
     key: jax.Array
 
     def aval(self) -> Any:
-        return jax.core.ShapedArray(self.weight.shape, self.weight.dtype)
+        return ShapedArray(self.weight.shape, self.weight.dtype)
 
     def materialise(self) -> jax.Array:
         raise TypeError("a weight with dropout can only be a factor of a product")
@@ -156,13 +157,16 @@ class DropoutPhase(DescentPhase):
         keys = jax.random.split(noise, len(names))
 
         def draw(i: int, w: jax.Array, use: str) -> Any:
-            if i >= len(names) or names[i] not in rates:
+            if names[i] not in rates:
                 return w
             if use == PRODUCT:
                 return DropoutArray(w, rates[names[i]], keys[i])
             return self._masked(names[i], w, rates[names[i]], keys[i])
 
-        return run(self.model, point, draw, state, x, key)[:2]
+        def network(weights: Any, x: Any, state: Any) -> Any:
+            return self.model.apply(Parameters(weights, None), state, x, key, training=True)
+
+        return run(network, point.network, draw, x, state)[0]
 
     def _masked(self, name: str, w: jax.Array, rate: Fixed | Concrete, key: jax.Array) -> jax.Array:
         """One mask for the whole batch, and for all steps of a loop."""

@@ -30,7 +30,8 @@ from ...model import Model, Parameters
 from ...networks.parts import Where, select
 from ...posteriors.laplace import as_weight
 from ...priors import is_flat, is_prior
-from ...program.sites import Site, find_sites, last_layer, through_sites
+from ...program.last_layer import last_layer
+from ...program.sites import Site, find_sites, through_sites
 from .fisher import columns
 
 SMALL = 512  # arrays up to so many numbers, and without Kronecker factors, get a dense block

@@ -36,6 +36,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from ..._util.jax_names import ShapedArray
 from ..._util.noise import standard_normal
 from ...model import Model, Parameters
 from ...program.random_weights import RandomArray, run
@@ -52,7 +53,7 @@ class GaussianArray(RandomArray):
     rule: str = eqx.field(static=True)
 
     def aval(self) -> Any:
-        return jax.core.ShapedArray(self.mean.shape, self.mean.dtype)
+        return ShapedArray(self.mean.shape, self.mean.dtype)
 
     def materialise(self) -> jax.Array:
         """A plain sample, for uses without a rule."""
@@ -134,4 +135,11 @@ def forward(
         w = GaussianArray(mean, stds[i], keys[i], sign, rule)
         return w if use == PRODUCT else w.materialise()
 
-    return run(model, mu, draw, state, x, key)
+    def network(weights: Any, x: Any, state: Any) -> Any:
+        return model.apply(Parameters(weights, None), state, x, key, training=True)
+
+    (outputs, state), weights = run(network, mu.network, draw, x, state)
+    own, tree = jax.tree.flatten(mu.likelihood)
+    first = len(stds) - len(own)
+    own = [draw(first + i, mean, "likelihood") for i, mean in enumerate(own)]
+    return outputs, state, Parameters(weights, jax.tree.unflatten(tree, own))
