@@ -11,7 +11,7 @@ from scipy import stats
 import posterax as px
 from posterax.augment import Flip, Shift
 from posterax.fitting import loop
-from posterax.fitting.prepare import prepare
+from posterax.fitting.prepare import Asked, prepare
 from posterax.fitting.start import make_start
 
 pytestmark = pytest.mark.usefixtures("hasty_compiler")
