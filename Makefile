@@ -8,15 +8,17 @@ export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.3
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install demo test test-all lint format types wheel docs docs-serve bench bench-gpu ablation clean
+.PHONY: help install demo test test-all lint format types wheel docs docs-serve reproduce bench bench-gpu ablation clean
 
 help:
-	@echo "make demo      train on the paper's curve and on digits, print a table, save a picture"
-	@echo "make test      lint, types, tests, doctests, README, wheel"
-	@echo "make test-all  the same with the slow checks"
-	@echo "make docs      build this documentation as a site, in build/site (make docs-serve: and show it)"
-	@echo "make bench     measure beside other libraries (make bench-gpu: on one GPU)"
-	@echo "make format    let ruff rewrite the code"
+	@echo "make demo        fit the paper's curve and digits, print a table, save a picture"
+	@echo "make test        lint, types, tests, doctests, README, wheel"
+	@echo "make test-all    the same with the slow checks"
+	@echo "make docs        build the documentation as a site in build/site (make docs-serve: show it)"
+	@echo "make reproduce   run an experiment of docs/results: make reproduce NAME=mnist"
+	@echo "                 (without NAME: list them; ARGS=\"--budget quick\" sets options)"
+	@echo "make bench       measure beside other libraries (make bench-gpu: on one GPU)"
+	@echo "make format      let ruff rewrite the code"
 
 install: $(STAMP)
 
@@ -28,6 +30,10 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: install
 	$(BIN)/posterax demo
+
+# an experiment of docs/results: make reproduce NAME=uci ARGS="--budget quick"
+reproduce: install
+	$(BIN)/python -m experiments $(or $(NAME),--help) $(ARGS)
 
 lint: install
 	$(BIN)/ruff check .
@@ -48,6 +54,7 @@ wheel: install
 	cd build/wheel && ../../.cache/wheel/bin/python -c \
 		"from importlib.resources import files as f; f('posterax.report').joinpath('style.css').read_text()"
 	cd build/wheel && ../../.cache/wheel/bin/posterax --version
+	! $(BIN)/python -m zipfile --list build/wheel/*.whl | grep experiments
 
 # the site, in the same environment with the extra `docs`; a warning fails it
 DOCS := $(VENV)/.docs

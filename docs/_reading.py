@@ -4,7 +4,7 @@
   dataclasses it knows by their decorator, which ``eqx.Module`` does without.
 - Docstrings have an ``Example:``, and Griffe knows code by ``Examples:``.
 - They link ``[`px.prune`][posterax.pruning.prune]``, the function to Python and the file of
-  that name to Griffe; and to experiments, which are not in the reference.
+  that name to Griffe.
 
 mkdocs.yml names this file among the extensions.
 """
@@ -39,8 +39,6 @@ def docstrings(item: griffe.Object) -> list[griffe.Docstring]:
 
 
 def linked(pkg: griffe.Module, words: str, path: str) -> str:
-    if path.startswith("experiments."):
-        return words
     name = path.rsplit(".", 1)[-1]
     found = pkg[path]
     inside = found.is_module and name in found.members

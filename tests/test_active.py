@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 from scipy.special import xlogy
 
 import posterax as px
+from experiments import active as experiment
+from experiments import active_report, reproduce
 from posterax.active.batches import _drawn
-from posterax.experiments import active as experiment
-from posterax.experiments import active_report, reproduce
 from posterax.fitting.fit import _raise_on_interrupt
 from tests.by_hand import GAUSSIAN, ONE, POISSON, TWO, predictive_of
 from tests.test_fit import compilations

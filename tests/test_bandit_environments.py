@@ -12,12 +12,12 @@ import pytest
 from matplotlib.figure import Figure
 from scipy import stats
 
+import experiments
 import posterax as px
-from posterax import experiments
-from posterax.bandits import LinearThompson, from_csv, from_table, switching, wheel
+from experiments import bandit, bandit_report
+from posterax.bandits import LinearThompson, from_csv, from_table, switching, tables, wheel
 from posterax.bandits.environments import encode
 from posterax.bandits.linear import student
-from posterax.experiments import bandit, bandit_report, tables
 
 pytestmark = pytest.mark.usefixtures("hasty_module")
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import posterax as px
+from experiments import bandit
 from posterax.bandits.learner import Learner, constant_rate
 from posterax.bandits.networks import PerAction
 from posterax.bandits.replay import Replay, empty
 from posterax.bandits.saved import _by_name, _make
-from posterax.experiments import bandit
 from posterax.files.container import read, write
 from posterax.fitting.run import Run
 from posterax.networks import as_network

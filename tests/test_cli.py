@@ -13,8 +13,8 @@ import typer.main
 from typer.testing import CliRunner
 
 import posterax as px
-from posterax import cli, experiments
-from posterax.commands import METHODS, compare, reproduce
+from posterax import cli
+from posterax.commands import METHODS, compare
 
 COMMANDS = ["fit", "predict", "compare", "explain", "prune", "doctor", "demo", "reproduce"]
 HEAVY = ("jax", "pandas", "sklearn", "scipy", "matplotlib", "numpyro", "equinox")
@@ -134,8 +134,7 @@ class TestRefusals:
             ["explain", "none.px"], ["explain", "."], ["explain", "text.px"],
             ["prune", "none.px", "--out", "b.px"], ["prune", "text.px", "--out", "b.px"],
             ["prune", "text.px", "--out", "none/b.px"], ["prune", "text.px", "--out", "text.px"],
-            ["compare", "none.csv", "--target", "y"], ["reproduce", "nonsense"],
-            ["reproduce", "uci", "--budget", "nonsense"],
+            ["compare", "none.csv", "--target", "y"], ["reproduce", "uci"],
         ],
     )  # fmt: skip
     def test_what_cannot_be_done_is_1_and_one_line(self, arguments, tmp_path, monkeypatch):
@@ -174,10 +173,11 @@ class TestCompletion:
         assert set(compare.DEFAULT) <= set(METHODS)
 
 
-def test_names_of_experiments_are_the_experiments():
-    """Help has its own list, since the experiments take JAX to ask."""
-    assert set(reproduce.NAMES) == set(experiments.EXPERIMENTS)
-    assert reproduce.BUDGETS == experiments.BUDGETS
+@pytest.mark.parametrize("options", [[], ["uci"], ["uci", "--budget", "full", "--seeds", "2"]])
+def test_reproduce_says_where_the_experiments_are(options):
+    done = invoke("reproduce", *options)
+    assert done.exit_code == 1
+    assert f"make reproduce NAME={options[0] if options else 'mnist'} there" in done.stderr
 
 
 def test_every_example_of_the_help_is_understood():
@@ -197,6 +197,8 @@ def test_every_example_of_the_help_runs(house, data_dir, monkeypatch):
     quick = ("fit", "compare", "demo")
     for line in examples():
         name, *rest = shlex.split(line)
+        if name == "reproduce":
+            continue  # it says where the experiments are, and has a test of its own
         done = invoke(name, *rest, *(["--quick"] if name in quick else []))
         assert done.exit_code == 0, (line, done.output)
         assert done.stdout or "--out" in rest

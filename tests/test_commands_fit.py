@@ -357,5 +357,6 @@ def test_every_method_by_name(method, inside, tmp_path):
 
 def test_names_of_methods():
     assert method_arguments("BBB") == {"method": "bayes_by_backprop"}
-    assert isinstance(method_arguments("laplace")["method"], px.Laplace)
+    assert method_arguments("laplace") == {"method": "laplace"}
+    assert isinstance(method_arguments("mclmc", quick=True)["method"], px.MCLMC)
     assert method_arguments("map") == {"method": "maximum_a_posteriori"}

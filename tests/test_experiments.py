@@ -15,15 +15,16 @@ import pytest
 from scipy import stats
 from typer.testing import CliRunner
 
-from posterax import cli, experiments
-from posterax.experiments import bandit, letters, overconfidence
-from posterax.experiments import data as image_sets
-from posterax.experiments.arms import ARMS
-from posterax.experiments.data import Images, inputs, load, rotated
-from posterax.experiments.pairs import differences, estimate
-from posterax.experiments.perceptrons import perceptron
-from posterax.experiments.store import Store
-from posterax.experiments.watch import Shown, Watch
+import experiments
+from experiments import bandit, letters, overconfidence
+from experiments import data as image_sets
+from experiments.__main__ import app
+from experiments.arms import ARMS
+from experiments.data import Images, inputs, load, rotated
+from experiments.pairs import differences, estimate
+from experiments.perceptrons import perceptron
+from experiments.store import Store
+from experiments.watch import Shown, Watch
 from posterax.fitting.fit import interruptible
 
 RNG = np.random.default_rng(0)
@@ -280,11 +281,11 @@ class Stub:
 
 def test_overconfidence_by_one_command(sets, tmp_path, monkeypatch):
     monkeypatch.setattr(overconfidence, "train", Stub)
-    command = ["reproduce", "overconfidence", "--budget", "quick", "--seeds", "2"]
+    command = ["overconfidence", "--budget", "quick", "--seeds", "2"]
     (tmp_path / "overconfidence.md").write_text(
         "# kept\n<!-- overconfidence -->old<!-- /overconfidence -->\nkept too\n"
     )
-    done = CliRunner().invoke(cli.app, [*command, "--out", str(tmp_path)])
+    done = CliRunner().invoke(app, [*command, "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
     page = (tmp_path / "overconfidence.md").read_text()
     assert page.startswith("# kept")
@@ -341,7 +342,7 @@ class Fake:
             run=self.run, summary=lambda store: {}, page=lambda store: "all there",
             draw=lambda store, path: path.write_bytes(b""),
         )  # fmt: skip
-        monkeypatch.setitem(sys.modules, "posterax.experiments.fake", place)
+        monkeypatch.setitem(sys.modules, "experiments.fake", place)
         monkeypatch.setitem(
             experiments.EXPERIMENTS, "fake", experiments.Experiment("", "fake", "fake", seeds=3)
         )
@@ -361,7 +362,7 @@ class Fake:
 
 
 def command(out):
-    return CliRunner().invoke(cli.app, ["reproduce", "fake", "--out", str(out)])
+    return CliRunner().invoke(app, ["fake", "--out", str(out)])
 
 
 def test_ctrl_c_ends_with_130_and_the_same_command_goes_on(tmp_path, monkeypatch):
@@ -455,7 +456,7 @@ def test_unknown_names_and_budgets_are_refused():
         experiments.reproduce("overconfident", None)
     with pytest.raises(ValueError, match="budget must be one of quick"):
         experiments.reproduce("letters", None, budget="huge")
-    assert CliRunner().invoke(cli.app, ["reproduce", "overconfident"]).exit_code == 1
+    assert CliRunner().invoke(app, ["overconfident"]).exit_code == 1
 
 
 def test_settings_are_those_with_the_best_likelihood_of_validation_digits(sets, monkeypatch):

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import experiments
 import posterax as px
-from posterax import cli, experiments
-from posterax.experiments import mnist, mnist_report, pruning, pruning_report
-from posterax.experiments.data import inputs, load
-from posterax.experiments.perceptrons import perceptron
-from posterax.experiments.store import Store
+from experiments import mnist, mnist_report, pruning, pruning_report
+from experiments.__main__ import app
+from experiments.data import inputs, load
+from experiments.perceptrons import perceptron
+from experiments.store import Store
 from posterax.posteriors import MeanFieldGaussian
 from posterax.predictive import Targets
 
@@ -218,8 +219,8 @@ def test_dropout_of_pixels():
 def test_mnist_by_one_command(sets, tmp_path, monkeypatch):
     Fits(monkeypatch)
     (tmp_path / "mnist.md").write_text("# kept\n<!-- mnist -->old<!-- /mnist -->\n")
-    command = ["reproduce", "mnist", "--budget", "quick", "--seeds", "2", "--out", str(tmp_path)]
-    done = CliRunner().invoke(cli.app, command)
+    command = ["mnist", "--budget", "quick", "--seeds", "2", "--out", str(tmp_path)]
+    done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output
     page = (tmp_path / "mnist.md").read_text()
     assert page.startswith("# kept")

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from posterax import demo, experiments
-from posterax.experiments import regression, regression_report, uci, uci_data, uci_report
-from posterax.experiments.store import Store
-from posterax.experiments.uci_arms import ARMS, WORK, Work
-from posterax.experiments.uci_data import SETS, Rows, Standard, load_uci, splits
+import experiments
+from experiments import regression, regression_report, uci, uci_data, uci_report
+from experiments.store import Store
+from experiments.uci_arms import ARMS, WORK, Work
+from experiments.uci_data import SETS, Rows, Standard, load_uci, splits
+from posterax import demo
 
 RESULTS = Path(__file__).parents[1] / "docs/results"
 

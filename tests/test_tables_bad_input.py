@@ -46,8 +46,8 @@ BAD = {
     "negative weight": (lambda: _regressor().fit(X, Y, -np.ones(20)), "[Nn]egative.*sample_weight"),
     "weights of another length": (lambda: _regressor().fit(X, Y, np.ones(3)), "sample_weight"),
     "unknown method": (
-        lambda: px.BayesianRegressor("bbb").fit(X, Y),
-        "method must be one of 'bayes_by_backprop'.*got 'bbb'",
+        lambda: px.BayesianRegressor("bayes").fit(X, Y),
+        "method must be one of 'bayes_by_backprop'.*got 'bayes'",
     ),
     "method that cannot classify": (
         lambda: px.BayesianClassifier(CannotClassify()).fit(X, LABELS),

@@ -14,6 +14,7 @@ import numpy as np
 
 from .._util.checks import fraction
 from .base import Environment, Interaction
+from .tables import table
 
 NO_NUMBER = ("na", "n/a", "nan", "null", "none")  # in a column of numbers: missing
 
@@ -226,46 +227,38 @@ def mushroom() -> Table:
     Action 0 skips, for 0. The best that can be expected is 5 or 0: not to eat a mushroom that is
     edible costs 5, to eat a poisonous one 15.
 
-    The table is looked for as [`table`][posterax.experiments.tables.table] says.
+    The table is read from the folder ``POSTERAX_DATA``, or fetched from OpenML once.
 
     Reference:
         Blundell, Cornebise, Kavukcuoglu and Wierstra, *Weight uncertainty in neural networks*,
         ICML 2015; the data are Schlimmer's (1987).
     """
-    return _labelled(
-        _table("mushroom"), "class", rewards=[[0, 5], [0, -35]], otherwise=[[0, 5]] * 2
-    )
+    return _labelled(table("mushroom"), "class", rewards=[[0, 5], [0, -35]], otherwise=[[0, 5]] * 2)
 
 
 def adult(label: str = "occupation") -> Table:
     """People of the US census of 1994: guess the occupation (14), or ``label="income"`` (2).
 
-    Rows without a label are left out. The table is looked for as
-    [`table`][posterax.experiments.tables.table] says.
+    Rows without a label are left out. The table is read from the folder ``POSTERAX_DATA``, or
+    fetched from OpenML once.
 
     Reference:
         Riquelme, Tucker and Snoek, *Deep Bayesian bandits showdown*, ICLR 2018 (who leave out all
         rows with anything missing); the data are Kohavi's (1996).
     """
-    return _labelled(_table("adult"), label)
+    return _labelled(table("adult"), label)
 
 
 def covertype() -> Table:
     """Forest patches: guess which of 7 kinds of trees covers it, from 10 numbers and the soil.
 
-    The table is looked for as [`table`][posterax.experiments.tables.table] says.
+    The table is read from the folder ``POSTERAX_DATA``, or fetched from OpenML once.
 
     Reference:
         Riquelme, Tucker and Snoek, *Deep Bayesian bandits showdown*, ICLR 2018; the data are
         Blackard and Dean's (1999).
     """
-    return _labelled(_table("covertype"), "cover-type")
-
-
-def _table(name: str) -> Any:
-    from ..experiments.tables import table
-
-    return table(name)
+    return _labelled(table("covertype"), "cover-type")
 
 
 class Wheel(Environment):

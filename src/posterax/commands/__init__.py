@@ -7,12 +7,15 @@ JAX, so that ``--help`` is quick.
 import os
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import typer
 from rich.console import Console
+
+from .. import _methods
+from .._methods import COMMAND_METHODS
 
 __all__ = [
     "METHODS",
@@ -25,29 +28,7 @@ __all__ = [
     "say",
 ]
 
-# what --method takes, and what each is, in a line
-METHODS: dict[str, str] = {
-    "bayes_by_backprop": "six Gaussian posteriors by Bayes by Backprop (the default)",
-    "deep_ensemble": "six networks, each fitted alone",
-    "mc_dropout": "one network whose dropout stays on",
-    "laplace": "a Gaussian around the most probable weights",
-    "ivon": "a Gaussian posterior by the natural-gradient optimiser IVON",
-    "swag": "a Gaussian from the last steps of the optimiser",
-    "nuts": "the No-U-Turn Sampler: exact, for small tables",
-    "mclmc": "microcanonical Langevin Monte Carlo, for small tables",
-    "sghmc": "stochastic-gradient Hamiltonian Monte Carlo",
-    "importance_sampling": "prior draws weighted by the data, for tiny tables",
-    "maximum_a_posteriori": "one network, no posterior: a baseline",
-    "maximum_likelihood": "one network, no prior either: a baseline",
-}
-OTHER_NAMES = {
-    "bbb": "bayes_by_backprop",
-    "vi": "bayes_by_backprop",
-    "ensemble": "deep_ensemble",
-    "dropout": "mc_dropout",
-    "map": "maximum_a_posteriori",
-    "mle": "maximum_likelihood",
-}
+METHODS = COMMAND_METHODS  # what --method takes
 QUICK = 20  # steps of --quick
 
 
@@ -111,15 +92,14 @@ def one_line(text: str) -> str:
 
 
 def method_name(name: str) -> str:
-    """The name in ``METHODS`` that is meant: case, hyphens and short forms do not matter.
+    """The name in ``METHODS`` that is meant, or a refusal that lists them.
 
     Example:
         >>> from posterax.commands import method_name
         >>> method_name("Deep-Ensemble"), method_name("map")
         ('deep_ensemble', 'maximum_a_posteriori')
     """
-    key = name.strip().lower().replace("-", "_")
-    key = OTHER_NAMES.get(key, key)
+    key = _methods.method_name(name)
     if key not in METHODS:
         raise Refused(f"--method: no method {name!r}; there are {', '.join(METHODS)}", 2)
     return key
@@ -138,25 +118,15 @@ def method_arguments(name: str, *, quick: bool = False) -> dict[str, Any]:
         {'method': 'maximum_a_posteriori'}
     """
     key = method_name(name)
-    arguments: dict[str, Any] = {"method": key}
-    from .. import infer  # heavy, and not needed to list the names
+    if not quick:
+        return {"method": key}
+    method: Any = key
+    if key in ("nuts", "mclmc"):
+        from .. import infer  # heavy, and not needed to list the names
 
-    chains: dict[str, Any] = {"chains": 2, "warmup": QUICK} if quick else {}
-    made: dict[str, Callable[[], Any]] = {
-        "mc_dropout": lambda: infer.MCDropout(learning_rate=1e-2),
-        "laplace": infer.Laplace,
-        "ivon": infer.IVON,
-        "swag": infer.SWAG,
-        "sghmc": infer.SGHMC,
-        "mclmc": lambda: infer.MCLMC(**chains),
-    }
-    if key in made:
-        arguments["method"] = made[key]()
-    if quick:
-        arguments |= {"hidden_layer_sizes": (4,), "members": 2, "samples": 10, "steps": QUICK}
-        if key == "nuts":
-            arguments["method"] = infer.NUTS(**chains)
-    return arguments
+        method = getattr(infer, _methods.METHODS[key][0])(chains=2, warmup=QUICK)
+    few = {"hidden_layer_sizes": (4,), "members": 2, "samples": 10, "steps": QUICK}
+    return {"method": method, **few}
 
 
 def rebuild_command(name: str, *arguments: Any, **options: Any) -> str:

@@ -125,7 +125,7 @@ def cache() -> tuple[str, ...]:
 def data() -> tuple[str, ...]:
     given = os.environ.get("POSTERAX_DATA")
     if not given:
-        return "ok", "POSTERAX_DATA is not set (only posterax reproduce looks there)"
+        return "ok", "POSTERAX_DATA is not set (bandits and experiments look there)"
     if not Path(given).is_dir():
         advice = "set it to the folder of the data sets, or unset it"
         return "warn", f"POSTERAX_DATA: {given} is no directory", advice

@@ -126,7 +126,7 @@ def chosen(methods: str) -> list[str]:
 
 def _run(study: Any, names: list[str]) -> tuple[list["Row"], bool]:
     """A row for each method that was not interrupted, and whether that is all of them."""
-    from ..experiments.watch import Shown
+    from .._util.progress import Shown
 
     rows = [study.baseline()]
     try:

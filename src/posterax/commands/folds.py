@@ -11,7 +11,7 @@ from scipy import stats
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from .. import metrics
-from ..experiments.watch import Watch
+from .._util.progress import Watch
 from ..tables import BayesianClassifier, BayesianRegressor
 from . import Refused, method_arguments, one_line
 

@@ -1,52 +1,27 @@
-"""``posterax reproduce``: the experiments of the documentation, by one command each."""
+"""``posterax reproduce``: where the experiments of the documentation are."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from . import Refused, one_line_errors, say
+from . import Refused, one_line_errors
 
-# as posterax.experiments has them, which takes JAX to ask
-NAMES = (
-    *("overconfidence", "letters", "mnist", "pruning", "active", "bandit", "regression"),
-    "uci",
-)
-BUDGETS = ("quick", "cpu", "full")
 EXAMPLES = """Examples:
 
-posterax reproduce regression --budget quick --seeds 1
+posterax reproduce mnist
 
-posterax reproduce uci --budget quick --seeds 2 --out results"""
+posterax reproduce uci"""
 
 
 def reproduce(
-    name: Annotated[
-        str, typer.Argument(help=" or ".join(NAMES) + ".", autocompletion=lambda: [*NAMES])
-    ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where results go.")] = Path("results"),
-    budget: Annotated[
-        str, typer.Option(help=", ".join(BUDGETS) + ".", autocompletion=lambda: [*BUDGETS])
-    ] = "cpu",
-    seeds: Annotated[
-        int | None, typer.Option(min=1, help="Repetitions (default: as many as documented).")
-    ] = None,
+    name: Annotated[str, typer.Argument(help="Name of an experiment.")] = "mnist",
+    out: Annotated[str | None, typer.Option("--out", "-o", hidden=True)] = None,
+    budget: Annotated[str | None, typer.Option(hidden=True)] = None,
+    seeds: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Run an experiment of the documentation: JSON, tables and a picture.
-
-    A run that was stopped goes on where it was.
-    """
+    """Say where the experiments of the documentation are: in the repository."""
     with one_line_errors():
-        from ..experiments import EXPERIMENTS
-        from ..experiments import reproduce as run
-        from ..experiments.watch import Shown
-
-        if name not in EXPERIMENTS:
-            raise Refused(f"no experiment {name!r}; there are {', '.join(EXPERIMENTS)}")
-        try:
-            with Shown() as watch:
-                run(name, out, budget=budget, seeds=seeds, watch=watch)
-        except KeyboardInterrupt as stop:
-            say(f"stopped: the same command goes on from {out}")
-            raise typer.Exit(130) from stop
-        typer.echo((out / f"{name}.md").read_text())
+        raise Refused(
+            "the experiments are in the repository of posterax, not in the package: "
+            f"run make reproduce NAME={name} there"
+        )

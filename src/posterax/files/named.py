@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from .. import infer, likelihoods, networks, priors
+from .._methods import CLASSES
 from ..errors import CheckpointError
 from ..infer.base import Method
 from .bounds import LAYERS, check_config, check_size, field, named
@@ -36,11 +37,7 @@ LIKELIHOODS = {
         likelihoods.Poisson,
     )
 }
-METHODS = {
-    name: value
-    for name, value in vars(infer).items()
-    if isinstance(value, type) and issubclass(value, Method)
-}
+METHODS: dict[str, type[Method]] = {name: getattr(infer, name) for name in CLASSES}
 
 
 def has_config(module: Any) -> bool:

@@ -5,7 +5,8 @@ For distributions they are ``Measured(value, error, how)``: exact where numpyro 
 the values can be listed, by quadrature in one dimension, by Monte Carlo otherwise.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,6 +16,8 @@ from .._util.keys import KeyLike
 from . import distributions as ds
 from . import vectors as vs
 from .expectations import WAYS, Measured
+
+Given: TypeAlias = ArrayLike | Distribution
 
 __all__ = [
     "Measured",
@@ -28,7 +31,9 @@ __all__ = [
 ]
 
 
-def self_information(probability: Any, value: Any = None, *, unit: str = "nats") -> Any:
+def self_information(
+    probability: Given, value: ArrayLike | None = None, *, unit: str = "nats"
+) -> Any:
     r"""I(x) = −log P(X = x): how much the event tells; the rarer the more.
 
     Independent events add up: two heads tell twice as much as one.
@@ -55,7 +60,7 @@ def self_information(probability: Any, value: Any = None, *, unit: str = "nats")
     return vs.plain(ds.self_information(probability, value), unit)
 
 
-def entropy(p: Any, *, unit: str = "nats", samples: int = 10_000, key: KeyLike = 0) -> Any:
+def entropy(p: Given, *, unit: str = "nats", samples: int = 10_000, key: KeyLike = 0) -> Any:
     r"""H(P) = E_P[−log p(x)]: what an outcome tells on average.
 
     0 for a certain outcome, log K for K equal ones; a density's may be negative.
@@ -80,7 +85,7 @@ def entropy(p: Any, *, unit: str = "nats", samples: int = 10_000, key: KeyLike =
 
 
 def cross_entropy(
-    p: Any, q: Any, *, unit: str = "nats", samples: int = 10_000, key: KeyLike = 0
+    p: Given, q: Given, *, unit: str = "nats", samples: int = 10_000, key: KeyLike = 0
 ) -> Any:
     r"""H(P, Q) = E_P[−log q(x)] = H(P) + KL(P ‖ Q): what outcomes of P tell someone who expects Q.
 
@@ -91,13 +96,11 @@ def cross_entropy(
         >>> px.information.cross_entropy([0.5, 0.5], [0.25, 0.75], unit="bits")
         1.207...
     """
-    if _distributions(p, q):
-        return _in_unit(ds.cross_entropy(p, q, samples, key), unit)
-    return vs.plain(vs.cross_entropy(*vs.pair(p, q)), unit)
+    return _of_two("cross_entropy", p, q, unit, samples, key)
 
 
 def kl_divergence(
-    p: Any, q: Any, *, unit: str = "nats", samples: int = 10_000, key: KeyLike = 0
+    p: Given, q: Given, *, unit: str = "nats", samples: int = 10_000, key: KeyLike = 0
 ) -> Any:
     r"""KL(P ‖ Q) = E_P[log p(x) / q(x)] = H(P, Q) − H(P) ≥ 0, and 0 only for P = Q.
 
@@ -110,20 +113,18 @@ def kl_divergence(
         >>> px.information.kl_divergence([0.5, 0.5], [1.0, 0.0])
         inf
         >>> p, q = dist.Laplace(0.0, 1.0), dist.Normal(0.0, 1.0)
-        >>> found = px.information.kl_divergence(p, q)
-        >>> round(found.value, 6), found.how
+        >>> divergence = px.information.kl_divergence(p, q)
+        >>> round(divergence.value, 6), divergence.how
         (0.225791, 'quadrature')
 
     Reference:
         Kullback and Leibler, On Information and Sufficiency, 1951.
     """
-    if _distributions(p, q):
-        return _in_unit(ds.kl_divergence(p, q, samples, key), unit)
-    return vs.plain(vs.kl_divergence(*vs.pair(p, q)), unit)
+    return _of_two("kl_divergence", p, q, unit, samples, key)
 
 
 def js_divergence(
-    p: Any, q: Any, *, unit: str = "nats", samples: int = 10_000, key: KeyLike = 0
+    p: Given, q: Given, *, unit: str = "nats", samples: int = 10_000, key: KeyLike = 0
 ) -> Any:
     r"""JS(P, Q) = ½ KL(P ‖ M) + ½ KL(Q ‖ M) with M = ½ (P + Q): symmetric, between 0 and log 2.
 
@@ -137,12 +138,12 @@ def js_divergence(
     Reference:
         Lin, Divergence Measures Based on the Shannon Entropy, 1991.
     """
-    if _distributions(p, q):
-        return _in_unit(ds.js_divergence(p, q, samples, key), unit)
-    return vs.plain(vs.js_divergence(*vs.pair(p, q)), unit)
+    return _of_two("js_divergence", p, q, unit, samples, key)
 
 
-def mutual_information(joint: Any, first: Any = None, *, unit: str = "nats") -> Any:
+def mutual_information(
+    joint: Given, first: int | Sequence[int] | None = None, *, unit: str = "nats"
+) -> Any:
     r"""I(X; Y) = KL(P_XY ‖ P_X P_Y) = H(X) + H(Y) − H(X, Y): what one tells about the other.
 
     Args:
@@ -193,16 +194,17 @@ def information_gain(
     return vs.plain(vs.information_gain(predictions, weights), unit)
 
 
-def _distributions(p: Any, q: Any) -> bool:
+def _of_two(name: str, p: Given, q: Given, unit: str, samples: int, key: KeyLike) -> Any:
     kinds = isinstance(p, Distribution), isinstance(q, Distribution)
-    if any(kinds) and not all(kinds):
-        name = "pq"[kinds.index(False)]
+    if all(kinds):
+        return _in_unit(getattr(ds, name)(p, q, samples, key), unit)
+    if any(kinds):
         raise TypeError(
             "p and q must both be arrays or both distributions; "
-            f"write numpyro.distributions.Categorical(probs={name})"
+            f"write numpyro.distributions.Categorical(probs={'pq'[kinds.index(False)]})"
         )
-    return all(kinds)
+    return vs.plain(getattr(vs, name)(*vs.pair(p, q)), unit)
 
 
-def _in_unit(found: Measured, unit: str) -> Measured:
-    return Measured(vs.plain(found.value, unit), vs.plain(found.error, unit), found.how)
+def _in_unit(measured: Measured, unit: str) -> Measured:
+    return Measured(vs.plain(measured.value, unit), vs.plain(measured.error, unit), measured.how)

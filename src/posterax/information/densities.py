@@ -5,13 +5,16 @@ All of it in float64: the parameters are cast, whatever JAX's default precision.
 
 import inspect
 import warnings
-from typing import Any
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax.scipy.special import logsumexp
+from jax.typing import ArrayLike
+from jaxtyping import PyTree
+from numpyro.distributions import Distribution
 
 from .quadrature import REACH, Line
 
@@ -19,14 +22,13 @@ SCOUTS = 512  # draws that tell where a density lives
 LANDMARKS = 24  # quantiles of them, between which quadrature starts
 
 
-def double(d: Any) -> Any:
+def double(d: Distribution) -> Distribution:
     """The same distribution with float64 parameters."""
-
     return _cast(d, jnp.float64, jnp.int64) if _declared(d) else d
 
 
-def _cast(d: Any, real: Any, integer: Any) -> Any:
-    def one(leaf: Any) -> Any:
+def _cast(d: Distribution, real: type, integer: type) -> Distribution:
+    def one(leaf: PyTree) -> jax.Array:
         leaf = jnp.asarray(leaf)
         for kind, dtype in ((jnp.floating, real), (jnp.integer, integer)):
             if jnp.issubdtype(leaf.dtype, kind):
@@ -36,7 +38,7 @@ def _cast(d: Any, real: Any, integer: Any) -> Any:
     return jax.tree.map(one, d)
 
 
-def _declared(d: Any) -> bool:
+def _declared(d: Distribution) -> bool:
     """Whether JAX sees all of it: a class of one's own may hold what it has not declared."""
     again = jax.tree.unflatten(jax.tree.structure(d), jax.tree.leaves(d))
     # cached properties come back when they are asked for
@@ -49,25 +51,28 @@ def _declared(d: Any) -> bool:
     return not lost and all(_declared(v) for v in inner if _is_distribution(v))
 
 
-def _is_distribution(v: Any) -> bool:
-    return isinstance(v, dist.Distribution)
+def _is_distribution(v: object) -> bool:
+    return isinstance(v, Distribution)
 
 
-def bare(d: Any) -> Any:
+def bare(d: Distribution) -> Distribution:
     """Without the repeats that ``expand`` adds in front: arithmetic broadcasts as well."""
-    while isinstance(d, dist.ExpandedDistribution):
-        d = d.base_dist
-    return d
+    return bare(d.base_dist) if isinstance(d, dist.ExpandedDistribution) else d
 
 
-def is_discrete(d: Any) -> bool:
+def inner(d: Distribution) -> Distribution:
+    """Without ``expand`` and ``to_event``."""
+    wrapped = isinstance(d, dist.Independent | dist.ExpandedDistribution)
+    return inner(d.base_dist) if wrapped else d
+
+
+def is_discrete(d: Distribution) -> bool:
     """Whether it is counted, not measured: a point mass is."""
-    while isinstance(d, dist.Independent | dist.ExpandedDistribution):
-        d = d.base_dist
+    d = inner(d)
     return isinstance(d, dist.Delta) or bool(d.is_discrete)
 
 
-def log_density(d: Any, x: jax.Array) -> jax.Array:
+def log_density(d: Distribution, x: jax.Array) -> jax.Array:
     """log p(x), and −∞ outside the support, where numpyro's formulas go on."""
     if isinstance(d, dist.MixtureGeneral):
         weights = jax.nn.log_softmax(d.mixing_distribution.logits)
@@ -83,7 +88,7 @@ def log_density(d: Any, x: jax.Array) -> jax.Array:
     return jnp.where(inside, value, -jnp.inf)
 
 
-def _certain(d: Any, x: jax.Array, value: jax.Array) -> jax.Array:
+def _certain(d: Distribution, x: jax.Array, value: jax.Array) -> jax.Array:
     """log p(x) where a probability is 0 or 1, which numpyro's formulas round away from there."""
     if isinstance(d, dist.CategoricalProbs):
         p, at = jnp.broadcast_arrays(d.probs, jnp.asarray(x, int)[..., None])
@@ -97,20 +102,12 @@ def _certain(d: Any, x: jax.Array, value: jax.Array) -> jax.Array:
     return value
 
 
-def log_densities(ds: tuple[Any, ...], x: jax.Array) -> list[jax.Array]:
-    """``log_density`` of each at the same points."""
-    if all(map(_declared, ds)):
-        return _compiled(ds, x)
-    with warnings.catch_warnings(action="ignore"):  # that x is outside the support
-        return [log_density(d, x) for d in ds]
-
-
 @jax.jit
-def _compiled(ds: tuple[Any, ...], x: jax.Array) -> list[jax.Array]:
+def _compiled(ds: tuple[Distribution, ...], x: jax.Array) -> list[jax.Array]:
     return [log_density(d, x) for d in ds]
 
 
-def draws(d: Any, key: jax.Array, n: int) -> np.ndarray:
+def draws(d: Distribution, key: jax.Array, n: int) -> np.ndarray:
     """n draws, (n, batch, event)."""
     try:
         return np.asarray(d.sample(key, (n,)))
@@ -120,13 +117,12 @@ def draws(d: Any, key: jax.Array, n: int) -> np.ndarray:
             return np.asarray(single.sample(key, (n,)))
 
 
-def bounds(d: Any) -> tuple[np.ndarray, np.ndarray]:
+def bounds(d: Distribution) -> tuple[np.ndarray, np.ndarray]:
     """The ends of the support of a scalar, for every element of the batch."""
     if isinstance(d, dist.MixtureGeneral):
-        ends = [bounds(c) for c in d.component_distributions]
-        low = np.minimum.reduce(np.broadcast_arrays(*(low for low, _ in ends)))
-        high = np.maximum.reduce(np.broadcast_arrays(*(high for _, high in ends)))
-        return low, high
+        lows, highs = zip(*(bounds(c) for c in d.component_distributions), strict=True)
+        low, high = (np.stack(np.broadcast_arrays(*ends)) for ends in (lows, highs))
+        return low.min(0), high.max(0)
     low, high = (
         np.broadcast_to(np.asarray(getattr(d.support, name, beyond), np.float64), d.batch_shape)
         for name, beyond in (("lower_bound", -np.inf), ("upper_bound", np.inf))
@@ -134,7 +130,7 @@ def bounds(d: Any) -> tuple[np.ndarray, np.ndarray]:
     return low, high
 
 
-def atoms(d: Any) -> Any:
+def atoms(d: Distribution) -> jax.Array | None:
     """All values of a discrete distribution on the first axis, or None where there is no list."""
     if isinstance(d, dist.Delta):
         return jnp.asarray(d.v)[None]
@@ -146,44 +142,64 @@ def atoms(d: Any) -> Any:
         return None
 
 
-def mesh(ds: tuple[Any, ...], batch: tuple[int, ...]) -> tuple[Line, np.ndarray] | None:
-    """Where to integrate the first of ``ds``, a scalar: a line, and edges of panels on it.
+class Densities(NamedTuple):
+    """P, Q where there is one, and the batch shape of both."""
 
-    Edges are quantiles of draws of all ``ds``, the ends of their supports, their means, and for
-    mixtures the place and width of every component, however light.
-    """
-    scouts = [
-        _aligned(draws(d, jax.random.key(k), SCOUTS), batch, d.batch_shape)
-        for k, d in enumerate(ds)
-    ]
-    low, high = (np.broadcast_to(end, batch) for end in bounds(ds[0]))
-    line = Line.through(low, high, scouts[0])
-    if line is None:
-        return None
-    places = [np.quantile(s, np.linspace(0, 1, LANDMARKS), axis=0) for s in scouts]
-    for d in ds:
-        # what cannot be inside the support of the first is an infinity, and drops out
-        places += [_aligned(end[None], batch, d.batch_shape) for end in bounds(d)]
-        places += [_aligned(p, batch, d.batch_shape) for p in _landmarks(d)]
-    x = np.concatenate(places)
-    with np.errstate(over="ignore"):
-        t = np.where(np.isfinite(x), line.t(np.where(np.isfinite(x), x, line.centre)), REACH)
-    ends = np.full((1, *batch), REACH)
-    return line, np.concatenate([-ends, np.sort(t, axis=0), ends])
+    p: Distribution
+    q: Distribution | None
+    batch: tuple[int, ...]
+
+    @property
+    def both(self) -> tuple[Distribution, ...]:
+        """P, or P and Q."""
+        return (self.p,) if self.q is None else (self.p, self.q)
+
+    def logs(self, x: ArrayLike) -> list[np.ndarray]:
+        """log p and log q at x, of one shape."""
+        x = jnp.asarray(x)
+        if all(map(_declared, self.both)):
+            logs = _compiled(self.both, x)
+        else:
+            with warnings.catch_warnings(action="ignore"):  # that x is outside the support
+                logs = [log_density(d, x) for d in self.both]
+        return [np.asarray(part) for part in np.broadcast_arrays(*logs)]
+
+    def mesh(self) -> tuple[Line, np.ndarray] | None:
+        """Where to integrate P, a scalar: a line, and edges of panels on it.
+
+        Edges are quantiles of draws of P and Q, the ends of their supports, their means, and for
+        mixtures the mean and width of every component, however light.
+        """
+        scouts = [
+            self._aligned(draws(d, jax.random.key(k), SCOUTS), d) for k, d in enumerate(self.both)
+        ]
+        low, high = (np.broadcast_to(end, self.batch) for end in bounds(self.p))
+        line = Line.through(low, high, scouts[0])
+        if line is None:
+            return None
+        points = [np.quantile(s, np.linspace(0, 1, LANDMARKS), axis=0) for s in scouts]
+        for d in self.both:
+            # what cannot be inside the support of P is an infinity, and drops out
+            own = [*(end[None] for end in bounds(d)), *_landmarks(d)]
+            points += [self._aligned(p, d) for p in own]
+        x = np.concatenate(points)
+        with np.errstate(over="ignore"):
+            t = np.where(np.isfinite(x), line.t(np.where(np.isfinite(x), x, line.centre)), REACH)
+        ends = np.full((1, *self.batch), REACH)
+        return line, np.concatenate([-ends, np.sort(t, axis=0), ends])
+
+    def _aligned(self, a: np.ndarray, d: Distribution) -> np.ndarray:
+        """(n, batch of d) as (n, batch)."""
+        shape = (len(a), *[1] * (len(self.batch) - len(d.batch_shape)), *a.shape[1:])
+        return np.broadcast_to(a.reshape(shape), (len(a), *self.batch))
 
 
-def _landmarks(d: Any) -> list[np.ndarray]:
+def _landmarks(d: Distribution) -> list[np.ndarray]:
     try:
-        found = [np.asarray(d.mean)[None]]
-        if isinstance(d, dist.MixtureSameFamily | dist.MixtureGeneral):
-            mean, std = np.asarray(d.component_mean), np.sqrt(np.asarray(d.component_variance))
-            found += [np.moveaxis(mean + k * std, -1, 0) for k in (-8, -3, 0, 3, 8)]
+        middle = np.asarray(d.mean)[None]
+        if not isinstance(d, dist.MixtureSameFamily | dist.MixtureGeneral):
+            return [middle]
+        mean, std = np.asarray(d.component_mean), np.sqrt(np.asarray(d.component_variance))
     except NotImplementedError:
         return []
-    return found
-
-
-def _aligned(a: np.ndarray, batch: tuple[int, ...], own: tuple[int, ...]) -> np.ndarray:
-    """(n, own batch) as (n, batch)."""
-    shape = (len(a), *[1] * (len(batch) - len(own)), *a.shape[1:])
-    return np.broadcast_to(a.reshape(shape), (len(a), *batch))
+    return [middle, *(np.moveaxis(mean + k * std, -1, 0) for k in (-8, -3, 0, 3, 8))]

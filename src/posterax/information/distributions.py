@@ -4,59 +4,64 @@ Closed forms where numpyro has them; otherwise see ``expectations``.
 """
 
 import math
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+from numpy.typing import ArrayLike
+from numpyro.distributions import Distribution
 
 from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
 from . import densities as de
 from .expectations import WAYS, Integrand, Measured, expectation
+from .vectors import check_batches
+
+# of P and Q, or None where numpyro has no formula
+ClosedForm: TypeAlias = Callable[[Distribution, Distribution | None], jax.Array | None]
 
 
-def entropy(p: Any, samples: int, key: KeyLike) -> Measured:
+def entropy(p: Distribution, samples: int, key: KeyLike) -> Measured:
     return _measure(p, None, lambda p, q: -p, _closed_entropy, samples, key)
 
 
-def cross_entropy(p: Any, q: Any, samples: int, key: KeyLike) -> Measured:
-    def closed(p: Any, q: Any) -> Any:
+def cross_entropy(p: Distribution, q: Distribution, samples: int, key: KeyLike) -> Measured:
+    def closed(p: Distribution, q: Distribution | None) -> jax.Array | None:
         apart, own = _closed_kl(p, q), _closed_entropy(p, q)
         return None if apart is None or own is None else apart + own
 
     return _measure(p, q, lambda p, q: -q, closed, samples, key)
 
 
-def kl_divergence(p: Any, q: Any, samples: int, key: KeyLike) -> Measured:
-    found = _measure(p, q, lambda p, q: p - q, _closed_kl, samples, key)
-    if found.how == WAYS[-1]:
-        return found  # unbiased, at the price of values below zero
-    return found._replace(value=np.maximum(found.value, 0.0))
+def kl_divergence(p: Distribution, q: Distribution, samples: int, key: KeyLike) -> Measured:
+    measured = _measure(p, q, lambda p, q: p - q, _closed_kl, samples, key)
+    if measured.how == WAYS[-1]:
+        return measured  # unbiased, at the price of values below zero
+    return measured._replace(value=np.maximum(measured.value, 0.0))
 
 
-def js_divergence(p: Any, q: Any, samples: int, key: KeyLike) -> Measured:
+def js_divergence(p: Distribution, q: Distribution, samples: int, key: KeyLike) -> Measured:
     def to_middle(p: np.ndarray, q: np.ndarray) -> np.ndarray:
         return p - np.logaddexp(p, q) + math.log(2)
 
-    first, second = as_key(key), jax.random.fold_in(as_key(key), 1)
-    halves = [
-        _measure(a, b, to_middle, None, samples, k) for a, b, k in ((p, q, first), (q, p, second))
-    ]
-    how = max((half.how for half in halves), key=WAYS.index)
-    value = 0.5 * (halves[0].value + halves[1].value)
-    error = 0.5 * _together(np.stack([halves[0].error, halves[1].error]), how)
+    key = as_key(key)
+    first = _measure(p, q, to_middle, None, samples, key)
+    second = _measure(q, p, to_middle, None, samples, jax.random.fold_in(key, 1))
+    how = max(first.how, second.how, key=WAYS.index)
+    value = 0.5 * (first.value + second.value)
+    error = 0.5 * _together(np.stack([first.error, second.error]), how)
     return Measured(np.clip(value, 0.0, math.log(2)), error, how)
 
 
-def self_information(d: Any, value: Any) -> np.ndarray:
+def self_information(d: Distribution, value: ArrayLike) -> np.ndarray:
     with jax.enable_x64(True):
-        (found,) = de.log_densities((de.double(d),), jnp.asarray(value))
-        return -np.asarray(found)
+        return -de.Densities(de.double(d), None, d.batch_shape).logs(jnp.asarray(value))[0]
 
 
-def mutual_information(joint: Any, first: Any) -> np.ndarray:
+def mutual_information(joint: Distribution, first: int | Sequence[int] | None) -> np.ndarray:
     """½ log |Σ_aa| |Σ_bb| / |Σ|."""
     if not isinstance(joint, dist.MultivariateNormal | dist.LowRankMultivariateNormal):
         raise TypeError(
@@ -82,68 +87,70 @@ def mutual_information(joint: Any, first: Any) -> np.ndarray:
 
 
 def _measure(
-    p: Any, q: Any, integrand: Integrand, closed: Any, samples: int, key: KeyLike
+    p: Distribution,
+    q: Distribution | None,
+    integrand: Integrand,
+    closed: ClosedForm | None,
+    samples: int,
+    key: KeyLike,
 ) -> Measured:
-    """E_P of ``integrand(log p, log q)``, of independent parts where both are made of them."""
+    """E_P of ``integrand(log p, log q)``, of independent parts where both are made of them.
+
+    All integrands that have a ``closed`` form are sums over such parts; Jensen–Shannon's is not.
+    """
     _comparable(p, q)
-    additive = closed is not None  # all but Jensen–Shannon
-    if additive and isinstance(p, dist.Independent) and isinstance(q, dist.Independent | None):
+    if closed is not None and isinstance(p, dist.Independent):
         n = p.reinterpreted_batch_ndims
-        if q is None or q.reinterpreted_batch_ndims == n:
+        if q is None or (isinstance(q, dist.Independent) and q.reinterpreted_batch_ndims == n):
             base = None if q is None else q.base_dist
             parts = _measure(p.base_dist, base, integrand, closed, samples, key)
             shape = (*np.shape(parts.value)[: np.ndim(parts.value) - n], -1)
             value, error = (np.reshape(a, shape) for a in (parts.value, parts.error))
-            return Measured(
-                value.sum(-1), _together(np.moveaxis(error, -1, 0), parts.how), parts.how
-            )
+            together = _together(np.moveaxis(error, -1, 0), parts.how)
+            return Measured(value.sum(-1), together, parts.how)
     batch = p.batch_shape if q is None else np.broadcast_shapes(p.batch_shape, q.batch_shape)
     with jax.enable_x64(True):
         p, q = de.double(de.bare(p)), None if q is None else de.double(de.bare(q))
-        if closed is not None and not de.is_discrete(p):  # sums are as exact, and always right
-            exact = closed(p, q)
-            if exact is not None:
-                return Measured(np.broadcast_to(exact, batch), np.zeros(batch), WAYS[0])
-        return expectation(p, q, integrand, batch, whole_number("samples", samples, least=2), key)
+        # of what is discrete sums are as exact, and always right
+        exact = None if closed is None or de.is_discrete(p) else closed(p, q)
+        if exact is not None:
+            return Measured(np.broadcast_to(exact, batch), np.zeros(batch), WAYS[0])
+        samples = whole_number("samples", samples, least=2)
+        return expectation(de.Densities(p, q, batch), integrand, samples, key)
 
 
-def _closed_entropy(p: Any, q: Any) -> Any:
+def _closed_entropy(p: Distribution, q: Distribution | None) -> jax.Array | None:
+    return _finite(p.entropy, p)
+
+
+def _closed_kl(p: Distribution, q: Distribution | None) -> jax.Array | None:
+    return _finite(lambda: dist.kl_divergence(p, q), p, q)
+
+
+def _finite(formula: Callable[[], jax.Array], *ds: Distribution | None) -> jax.Array | None:
+    """numpyro's value; None where it has no formula, or one that is not to be trusted.
+
+    A class derived from one of numpyro's inherits formulas that may not be its own, and
+    Kumaraswamy's divergence is a series cut after ten terms.
+    """
+    for d in map(de.inner, ds):
+        if not type(d).__module__.startswith("numpyro.") or isinstance(d, dist.Kumaraswamy):
+            return None
     try:
-        return _finite(p.entropy()) if _trusted(p) else None
+        value = formula()
     except NotImplementedError:
         return None
-
-
-def _closed_kl(p: Any, q: Any) -> Any:
-    try:
-        return _finite(dist.kl_divergence(p, q)) if _trusted(p) and _trusted(q) else None
-    except NotImplementedError:
-        return None
-
-
-def _finite(value: Any) -> Any:
     return value if np.all(np.isfinite(value)) else None
 
 
-def _trusted(d: Any) -> bool:
-    """numpyro's own: a class derived from one of them inherits formulas that may not be its own.
-
-    Nor Kumaraswamy's divergence, a series cut after ten terms.
-    """
-    while isinstance(d, dist.Independent | dist.ExpandedDistribution):
-        d = d.base_dist
-    return type(d).__module__.startswith("numpyro.") and not isinstance(d, dist.Kumaraswamy)
-
-
-def _comparable(p: Any, q: Any) -> None:
+def _comparable(p: Distribution, q: Distribution | None) -> None:
     for name, d in (("p", p), ("q", q)):
-        if isinstance(d, dist.MixtureGeneral) and not de.is_discrete(d):
-            parts = d.component_distributions
-            if any(de.is_discrete(part) for part in parts):
-                raise ValueError(
-                    f"{name} mixes point masses with densities, which have no common measure; "
-                    "use a narrow density for the point mass"
-                )
+        parts = d.component_distributions if isinstance(d, dist.MixtureGeneral) else ()
+        if any(map(de.is_discrete, parts)) and not (d is None or de.is_discrete(d)):
+            raise ValueError(
+                f"{name} mixes point masses with densities, which have no common measure; "
+                "use a narrow density for the point mass"
+            )
     if q is None:
         return
     if de.is_discrete(p) != de.is_discrete(q):
@@ -157,13 +164,7 @@ def _comparable(p: Any, q: Any) -> None:
             "p and q must be over values of one shape, "
             f"got event_shape {p.event_shape} and {q.event_shape}"
         )
-    try:
-        np.broadcast_shapes(p.batch_shape, q.batch_shape)
-    except ValueError:
-        raise ValueError(
-            "p and q must have batches that broadcast, "
-            f"got batch_shape {p.batch_shape} and {q.batch_shape}"
-        ) from None
+    check_batches(p.batch_shape, q.batch_shape)
 
 
 def _together(errors: np.ndarray, how: str) -> np.ndarray:

@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
+from numpyro.distributions import Distribution
 
 from .._util.keys import KeyLike, as_key
-from . import densities as de
+from .densities import Densities, atoms, bounds, draws, is_discrete
 from .quadrature import integrate
 
 Integrand = Callable[..., np.ndarray]  # of log p and log q
@@ -39,7 +41,7 @@ class Measured(NamedTuple):
         (1.4189, 0.0, 'closed form')
     """
 
-    value: Any
+    value: Any  # a float, or an array for a batch
     error: Any
     how: str
 
@@ -47,45 +49,39 @@ class Measured(NamedTuple):
         return float(self.value)
 
 
-def expectation(
-    p: Any, q: Any, integrand: Integrand, batch: tuple[int, ...], samples: int, key: KeyLike
-) -> Measured:
+def expectation(of: Densities, integrand: Integrand, samples: int, key: KeyLike) -> Measured:
     """E_P of ``integrand(log p, log q)`` for every element of a batch."""
-    ways = (_sum, _count) if de.is_discrete(p) else () if p.event_shape else (_quadrature,)
-    for way in ways:
-        found = way(p, q, integrand, batch)
-        if found is not None:
-            return found
-    return _monte_carlo(p, q, integrand, batch, samples, key)
+    ways = (_sum, _count) if is_discrete(of.p) else () if of.p.event_shape else (_quadrature,)
+    results = (way(of, integrand) for way in ways)
+    exact = next((result for result in results if result is not None), None)
+    return _monte_carlo(of, integrand, samples, key) if exact is None else exact
 
 
-def _sum(p: Any, q: Any, integrand: Integrand, batch: tuple[int, ...]) -> Measured | None:
+def _sum(of: Densities, integrand: Integrand) -> Measured | None:
     """Over all values, where there is a list."""
-    x = de.atoms(p)
+    x = atoms(of.p)
     if x is None:
         return None
-    x = x.reshape(len(x), *[1] * (len(batch) - len(p.batch_shape)), *x.shape[1:])
-    found = _terms(p, q, integrand, x)
-    value, error = (np.broadcast_to(a, batch) for a in (found.value, found.error))
+    x = x.reshape(len(x), *[1] * (len(of.batch) - len(of.p.batch_shape)), *x.shape[1:])
+    terms = _terms(of, integrand, x)
+    value, error = (np.broadcast_to(a, of.batch) for a in (terms.value, terms.error))
     return Measured(value, error, WAYS[1])
 
 
-def _count(p: Any, q: Any, integrand: Integrand, batch: tuple[int, ...]) -> Measured | None:
+def _count(of: Densities, integrand: Integrand) -> Measured | None:
     """Over counts from the least that has mass, until hardly any is left."""
-    if p.event_shape:
+    if of.p.event_shape:
         return None
-    low, high = de.bounds(p)
+    low, high = bounds(of.p)
     if not np.all(np.isfinite(low)):
         return None
     least = int(low.min())
-    for start in dict.fromkeys((max(least, _first(p, least)), least)):
-        found = _count_from(p, q, integrand, batch, start, high.max())
-        if found is not None:
-            return found
-    return None
+    starts = dict.fromkeys((max(least, _first(of.p, least)), least))
+    results = (_count_from(of, integrand, start, high.max()) for start in starts)
+    return next((result for result in results if result is not None), None)
 
 
-def _first(p: Any, least: int) -> int:
+def _first(p: Distribution, least: int) -> int:
     """Where counts begin to have mass, as far as mean and variance tell."""
     try:
         below = np.min(np.asarray(p.mean) - AROUND * np.sqrt(np.asarray(p.variance)))
@@ -94,19 +90,15 @@ def _first(p: Any, least: int) -> int:
     return int(below) if np.isfinite(below) else least
 
 
-def _count_from(
-    p: Any, q: Any, integrand: Integrand, batch: tuple[int, ...], start: int, last: float
-) -> Measured | None:
+def _count_from(of: Densities, integrand: Integrand, start: int, last: float) -> Measured | None:
     """Over counts from ``start``; None where they lack mass."""
-    sums = _Terms(*np.zeros((4, *batch)))
+    sums = _Terms(*np.zeros((4, *of.batch)))
     size = BLOCK
     while start <= last and size <= MOST_TERMS:
-        x = jnp.arange(start, start + size).reshape(-1, *[1] * len(batch))
-        more = _terms(p, q, integrand, x)
-        sums = _Terms(
-            sums.mass + more.mass, sums.value + more.value, more.late,
-            np.maximum(sums.peak, more.peak),
-        )  # fmt: skip
+        x = jnp.arange(start, start + size).reshape(-1, *[1] * len(of.batch))
+        more = _terms(of, integrand, x)
+        peak = np.maximum(sums.peak, more.peak)
+        sums = _Terms(sums.mass + more.mass, sums.value + more.value, more.late, peak)
         start, size = start + size, 2 * size
         # rounding of log_prob alone costs 1e-7 of a negative binomial's mass
         near = np.abs(1 - sums.mass) < 1e-6
@@ -128,8 +120,8 @@ class _Terms(NamedTuple):
         return _missing(self.mass) * (1 + self.peak)
 
 
-def _terms(p: Any, q: Any, integrand: Integrand, x: Any) -> _Terms:
-    logs = _logs(p, q, x)
+def _terms(of: Densities, integrand: Integrand, x: ArrayLike) -> _Terms:
+    logs = of.logs(x)
     weight = np.exp(logs[0])
     values = np.where(weight > 0, _values(integrand, logs), 0.0)
     terms = weight * values
@@ -143,14 +135,14 @@ def _missing(mass: np.ndarray) -> np.ndarray:
     return np.where(off > 1e-12, off, 0.0)
 
 
-def _quadrature(p: Any, q: Any, integrand: Integrand, batch: tuple[int, ...]) -> Measured | None:
+def _quadrature(of: Densities, integrand: Integrand) -> Measured | None:
     """Of a scalar; None where the density it sees does not have mass one."""
-    found = de.mesh((p,) if q is None else (p, q), batch)
-    if found is None:
+    mesh = of.mesh()
+    if mesh is None:
         return None
-    line, edges = found
-    endless = np.zeros(batch)  # +1 and −1 where the integral is infinite
-    peak = np.zeros(batch)
+    line, edges = mesh
+    endless = np.zeros(of.batch)  # +1 and −1 where the integral is infinite
+    peak = np.zeros(of.batch)
 
     def both(t: np.ndarray) -> np.ndarray:
         """dP/dt and g dP/dt."""
@@ -159,8 +151,8 @@ def _quadrature(p: Any, q: Any, integrand: Integrand, batch: tuple[int, ...]) ->
         parts = []
         for rows in range(0, len(x), BLOCK):  # of one size, for one compilation
             block = x[rows : rows + BLOCK]
-            more = np.concatenate([block, np.broadcast_to(block[:1], (BLOCK, *batch))])[:BLOCK]
-            parts.append([part[: len(block)] for part in _logs(p, q, more)])
+            more = np.concatenate([block, np.broadcast_to(block[:1], (BLOCK, *of.batch))])[:BLOCK]
+            parts.append([part[: len(block)] for part in of.logs(more)])
         logs = [np.concatenate(part) for part in zip(*parts, strict=True)]
         # rounding puts the outermost points on the ends, where a density may be infinite
         inside = (x > line.low) & (x < line.high) & (logs[0] > -np.inf)
@@ -184,11 +176,9 @@ def _quadrature(p: Any, q: Any, integrand: Integrand, batch: tuple[int, ...]) ->
     return Measured(np.where(endless == 0, value, np.copysign(np.inf, endless)), error, WAYS[2])
 
 
-def _monte_carlo(
-    p: Any, q: Any, integrand: Integrand, batch: tuple[int, ...], samples: int, key: KeyLike
-) -> Measured:
-    x = jnp.asarray(de.draws(p.expand(batch), as_key(key), samples))
-    logs = [np.asarray(p.log_prob(x)), *_logs(p, q, x)[1:]]  # a draw is inside, whatever rounding
+def _monte_carlo(of: Densities, integrand: Integrand, samples: int, key: KeyLike) -> Measured:
+    x = jnp.asarray(draws(of.p.expand(of.batch), as_key(key), samples))
+    logs = [np.asarray(of.p.log_prob(x)), *of.logs(x)[1:]]  # a draw is inside, whatever rounding
     values = _values(integrand, logs)
     if np.any(np.isnan(values)):
         raise FloatingPointError(
@@ -199,11 +189,6 @@ def _monte_carlo(
     finite = np.where(np.isinf(values), 0.0, values)
     error = np.where(endless, 0.0, finite.std(0, ddof=1) / math.sqrt(samples))
     return Measured(np.where(endless, np.inf, finite.mean(0)), error, WAYS[3])
-
-
-def _logs(p: Any, q: Any, x: Any) -> list[np.ndarray]:
-    ds = (p,) if q is None else (p, q)
-    return [np.asarray(part) for part in np.broadcast_arrays(*de.log_densities(ds, jnp.asarray(x)))]
 
 
 def _values(integrand: Integrand, logs: list[np.ndarray]) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import special
 
 SLACK = 1e-5  # how far from one a sum may be: a float32 softmax over many classes
 UNITS = {"nats": 1.0, "bits": float(np.log(2))}  # in nats
@@ -53,21 +54,23 @@ def numbers(name: str, given: ArrayLike) -> np.ndarray:
 def pair(p: ArrayLike, q: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """p and q over the same outcomes."""
     p, q = probabilities("p", p), probabilities("q", q)
-    if p.shape[-1] != q.shape[-1]:
-        raise ValueError(
-            "p and q must be over the same outcomes, "
-            f"got {p.shape[-1]} and {q.shape[-1]} of them on the last axis"
-        )
-    try:
-        np.broadcast_shapes(p.shape, q.shape)
-    except ValueError:
-        raise ValueError(
-            f"p and q must have batches that broadcast, got shapes {p.shape} and {q.shape}"
-        ) from None
+    sizes = p.shape[-1], q.shape[-1]
+    if sizes[0] != sizes[1]:
+        raise ValueError("p and q must be over the same outcomes, got {} and {}".format(*sizes))
+    check_batches(p.shape, q.shape)
     return p, q
 
 
-def plain(value: Any, unit: str) -> Any:
+def check_batches(p: tuple[int, ...], q: tuple[int, ...]) -> None:
+    """Refuse shapes that do not broadcast."""
+    try:
+        np.broadcast_shapes(p, q)
+    except ValueError:
+        message = f"p and q must have batches that broadcast, got shapes {p} and {q}"
+        raise ValueError(message) from None
+
+
+def plain(value: ArrayLike, unit: str) -> Any:
     """Nats in another unit: a float where there is one value, an array where there is a batch."""
     if unit not in UNITS:
         raise ValueError(f'unit must be "nats" or "bits", got {unit!r}')
@@ -84,29 +87,21 @@ def self_information(probability: ArrayLike) -> np.ndarray:
 
 
 def entropy(p: np.ndarray) -> np.ndarray:
-    from scipy.special import entr
-
-    return entr(p).sum(-1)
+    return special.entr(p).sum(-1)
 
 
 def cross_entropy(p: np.ndarray, q: np.ndarray) -> np.ndarray:
-    from scipy.special import xlogy
-
     with np.errstate(divide="ignore"):
-        return np.abs(xlogy(p, q).sum(-1))
+        return np.abs(special.xlogy(p, q).sum(-1))
 
 
 def kl_divergence(p: np.ndarray, q: np.ndarray) -> np.ndarray:
-    from scipy.special import rel_entr
-
-    return np.maximum(rel_entr(p, q).sum(-1), 0.0)
+    return np.maximum(special.rel_entr(p, q).sum(-1), 0.0)
 
 
 def js_divergence(p: np.ndarray, q: np.ndarray) -> np.ndarray:
-    from scipy.special import rel_entr
-
     # p log(2p / (p + q)): half of the smallest number there is would be zero
-    both = 0.5 * (rel_entr(2 * p, p + q) + rel_entr(2 * q, p + q)).sum(-1)
+    both = 0.5 * (special.rel_entr(2 * p, p + q) + special.rel_entr(2 * q, p + q)).sum(-1)
     return np.clip(0.5 * both, 0.0, np.log(2))
 
 
@@ -124,7 +119,5 @@ def information_gain(predictions: ArrayLike, weights: ArrayLike | None) -> np.nd
         raise ValueError(f"predictions must have shape (draws, …, outcomes), got {p.shape}")
     w = np.full(len(p), 1 / len(p)) if weights is None else probabilities("weights", weights)
     if w.shape != (len(p),):
-        raise ValueError(
-            f"weights must be one for each of the {len(p)} draws of predictions, got {w.shape}"
-        )
+        raise ValueError(f"weights must be one for each of the {len(p)} draws, got {w.shape}")
     return np.maximum(entropy(np.tensordot(w, p, 1)) - np.tensordot(w, entropy(p), 1), 0.0)

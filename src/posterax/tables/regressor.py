@@ -25,9 +25,9 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     defaults were chosen on validation splits (docs/tables.md).
 
     Args:
-        method: ``"bayes_by_backprop"``, ``"deep_ensemble"``, ``"maximum_a_posteriori"``,
-            ``"maximum_likelihood"``, ``"nuts"``, ``"importance_sampling"``, or a method object,
-            which is used as it is.
+        method: the name of a method, such as ``"bayes_by_backprop"``, ``"deep_ensemble"``,
+            ``"laplace"``, ``"swag"`` or ``"nuts"`` (docs/tables.md has all of them), or a method
+            object, which is used as it is.
         hidden_layer_sizes: widths of the hidden layers (default: by the number of rows).
         activation: ``"relu"``, ``"tanh"``, ``"silu"``, …
         prior: a prior of ``px.priors`` over the weights; the default learns its widths for

@@ -4,22 +4,17 @@ They were chosen on validation splits; docs/tables.md has the study.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from .. import priors
+from .. import infer, priors
+from .._methods import ESTIMATOR_METHODS, METHODS, method_name
 from .._util.checks import above_zero, whole_number
-from ..infer import (
-    NUTS,
-    BayesByBackprop,
-    DeepEnsemble,
-    ImportanceSampling,
-    MaximumAPosteriori,
-    MaximumLikelihood,
-)
-from ..infer.base import Method
+from ..infer import BayesByBackprop, DeepEnsemble, Method
 
 DEGREES = 8.0  # of freedom, of the noise in regression
 LEARNING_RATE = 1e-2
@@ -30,6 +25,8 @@ STEPS = (2000, 8000)  # for 50 rows and fewer, for 200 and more
 EPOCHS = 50  # at least
 PARTS = (0.75, 0.5)  # of the steps, before and after the intervals' width is measured
 DEFAULT = "bayes_by_backprop"
+# methods that take LEARNING_RATE by default, not their own
+AT_OUR_RATE = ("mc_dropout", "maximum_a_posteriori", "maximum_likelihood")
 
 
 class Budget(NamedTuple):
@@ -52,20 +49,21 @@ def make_method(
             )
         return method
     rate = LEARNING_RATE if learning_rate is None else above_zero("learning_rate", learning_rate)
-    by_name: dict[Any, Callable[[], Method]] = {
-        DEFAULT: lambda: _variational(rate, whole_number("members", members), temperature),
-        "deep_ensemble": lambda: DeepEnsemble(members, learning_rate=rate),
-        "importance_sampling": ImportanceSampling,
-        "maximum_a_posteriori": lambda: MaximumAPosteriori(rate),
-        "maximum_likelihood": lambda: MaximumLikelihood(rate),
-        "nuts": NUTS,
-    }
-    if method not in by_name:
+    name = method_name(method) if isinstance(method, str) else ""
+    if name not in ESTIMATOR_METHODS:
         raise ValueError(
-            f"method must be one of {', '.join(map(repr, by_name))} or a method such as "
+            f"method must be one of {', '.join(map(repr, ESTIMATOR_METHODS))} or a method such as "
             f"px.BayesByBackprop(), got {method!r}"
         )
-    return by_name[method]()
+    if name == DEFAULT:
+        return _variational(rate, whole_number("members", members), temperature)
+    if name == "deep_ensemble":
+        return DeepEnsemble(members, learning_rate=rate)
+    kind = getattr(infer, METHODS[name][0])
+    takes_rate = "learning_rate" in inspect.signature(kind).parameters
+    if name in AT_OUR_RATE or (takes_rate and learning_rate is not None):
+        return kind(learning_rate=rate)
+    return kind()
 
 
 def _variational(rate: float, members: int, temperature: Any) -> Method:
@@ -96,12 +94,12 @@ def default_prior(classes: bool, method: str | Method) -> priors.Prior:
     Of the fixed ones N(0, 1) lets logits grow as they have to. In regression, where the noise is
     predicted too, it fits noise, and N(0, 1 / fan-in) does not.
     """
-    if isinstance(method, str) and method == DEFAULT:
+    if isinstance(method, str) and method_name(method) == DEFAULT:
         return priors.Hierarchical(1.0, 1.0, relevance=not classes)
     return priors.Gaussian(1.0, fan_in=not classes)
 
 
-def layer_sizes(hidden_layer_sizes: Any, n: int) -> tuple[int, ...]:
+def layer_sizes(hidden_layer_sizes: int | ArrayLike | None, n: int) -> tuple[int, ...]:
     """The widths of the hidden layers; more data carry a second layer, and wider ones."""
     if hidden_layer_sizes is None:
         return (50,) if n <= 2_000 else (50, 50) if n <= 10_000 else (100, 100)

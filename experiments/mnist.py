@@ -18,13 +18,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import optax
 
-from .. import priors
-from ..fitting.fit import fit
-from ..infer import BayesByBackprop, MaximumLikelihood, MCDropout, Method
-from ..likelihoods import Categorical
-from ..metrics import expected_calibration_error
-from ..model import Model
-from ..posteriors import Point, Posterior
+from posterax import priors
+from posterax.fitting.fit import fit
+from posterax.infer import BayesByBackprop, MaximumLikelihood, MCDropout, Method
+from posterax.likelihoods import Categorical
+from posterax.metrics import expected_calibration_error
+from posterax.model import Model
+from posterax.posteriors import Point, Posterior
+
 from .data import Images, inputs, load, spread
 from .perceptrons import perceptron
 from .store import Store
@@ -157,7 +158,7 @@ def label(settings: Settings) -> str:
     """Settings in a line.
 
     Example:
-        >>> from posterax.experiments.mnist import label
+        >>> from experiments.mnist import label
         >>> label({"kl_weights": "blundell", "sigma2": 0.00247875})
         'kl_weights blundell, sigma2 0.00248'
     """
@@ -169,8 +170,8 @@ def choose(store: Store, row: str) -> Settings | None:
     """The settings with the fewest errors on the validation images, then the smallest NLL.
 
     Example:
-        >>> from posterax.experiments.mnist import choose
-        >>> from posterax.experiments.store import Store
+        >>> from experiments.mnist import choose
+        >>> from experiments.store import Store
         >>> store = Store(None, {})
         >>> for i, (error, nll) in enumerate([(0.02, 0.1), (0.01, 0.3), (0.01, 0.2)]):
         ...     made = {"settings": i, "error": error, "nll": nll}
@@ -178,7 +179,7 @@ def choose(store: Store, row: str) -> Settings | None:
         >>> choose(store, "SGD")
         2
     """
-    tried = [run for name, run in store.runs.items() if name.startswith(f"study/{row}/")]
+    tried = store.under(f"study/{row}/").values()
     # seeds are averaged: 0.01 and 0.03 must equal 0.02 and 0.02
     best = min(tried, key=lambda run: (round(run["error"], 9), run["nll"]), default=None)
     return best and best["settings"]
@@ -207,11 +208,11 @@ def final(
     began = time.perf_counter()
     posterior = train(row, settings, data, width, seed)
     trained = time.perf_counter()
-    found: dict[str, Any] = scores(
+    result: dict[str, Any] = scores(
         posterior, pixels(digits.x_test[some], settings), digits.y_test[some], key=seed
     )
     done = time.perf_counter()
-    return found | {"seconds to train": trained - began, "seconds to predict": done - trained}
+    return result | {"seconds to train": trained - began, "seconds to predict": done - trained}
 
 
 def pixels(x: np.ndarray, settings: Settings) -> np.ndarray:
@@ -267,12 +268,12 @@ def scores(posterior: Posterior, x: np.ndarray, y: np.ndarray, key: int) -> dict
     centre = Point(
         posterior.model, posterior.state, posterior.targets, point=posterior.moments()[0]
     )
-    found = {}
+    result = {}
     for name, one in {"mean": centre, "draws": posterior}.items():
         predictive = one.predict(x, samples=SAMPLES, key=key)
-        found[name] = {
+        result[name] = {
             "error": float(np.mean(predictive.mode != y)),
             "nll": float(-np.mean(predictive.log_prob(y))),
             "ece": float(expected_calibration_error(predictive, y)),
         }
-    return found
+    return result

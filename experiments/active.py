@@ -16,15 +16,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import priors
-from ..active import Learner
-from ..active import run as ask_and_learn
-from ..infer import MCDropout
-from ..likelihoods import Categorical
-from ..model import Model
-from ..networks import MLP, LeNet5
+from posterax import priors
+from posterax.active import Learner
+from posterax.active import run as ask_and_learn
+from posterax.infer import MCDropout
+from posterax.likelihoods import Categorical
+from posterax.model import Model
+from posterax.networks import MLP, LeNet5
+
 from .data import Images, inputs, load, spread
 from .store import Store
+
+Data = tuple[np.ndarray, np.ndarray]
 
 HELD = 10_000  # of MNIST's training images, neither trained on nor asked about
 FIRST_SEED = 10  # those before were seen in trial runs
@@ -109,7 +112,7 @@ def name(settings: dict[str, float]) -> str:
     """Settings in words.
 
     Example:
-        >>> from posterax.experiments.active import name
+        >>> from experiments.active import name
         >>> name({"rate": 0.5, "scale": 1.0, "learning_rate": 0.001})
         'dropout 0.5, prior 1, rate 0.001'
     """
@@ -141,7 +144,7 @@ def learner(
     )  # fmt: skip
 
 
-def study(pool: Any, held: Any, size: Budget, settings: dict[str, float]) -> dict[str, Any]:
+def study(pool: Data, held: Data, size: Budget, settings: dict[str, float]) -> dict[str, Any]:
     """Accuracy on digits held out, with labels at random."""
     order = np.random.default_rng(STUDY_SEED).permutation(len(pool[1]))
     accuracy = []
@@ -154,7 +157,7 @@ def study(pool: Any, held: Any, size: Budget, settings: dict[str, float]) -> dic
 
 
 def one(
-    pool: Any, test: Any, size: Budget, settings: dict[str, float], arm: str, seed: int
+    pool: Data, test: Data, size: Budget, settings: dict[str, float], arm: str, seed: int
 ) -> dict[str, Any]:
     """The learning curve of an arm."""
     x, y = pool
@@ -180,7 +183,7 @@ def balanced(y: np.ndarray, seed: int, each: int = 2) -> np.ndarray:
 
     Example:
         >>> import numpy as np
-        >>> from posterax.experiments.active import balanced
+        >>> from experiments.active import balanced
         >>> y = np.arange(50) % 10
         >>> sorted(y[balanced(y, 0, 1)].tolist())
         [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
@@ -189,7 +192,7 @@ def balanced(y: np.ndarray, seed: int, each: int = 2) -> np.ndarray:
     return np.concatenate([order[y[order] == k][:each] for k in range(10)])
 
 
-def _split(digits: Images, size: Budget) -> tuple[Any, Any]:
+def _split(digits: Images, size: Budget) -> tuple[Data, Data]:
     rows = spread(len(digits.y) - HELD, size.pool)
     test = spread(len(digits.y_test), size.test)
     return (
@@ -198,5 +201,5 @@ def _split(digits: Images, size: Budget) -> tuple[Any, Any]:
     )
 
 
-def _part(x: np.ndarray, y: np.ndarray, rows: np.ndarray, size: Budget) -> Any:
+def _part(x: np.ndarray, y: np.ndarray, rows: np.ndarray, size: Budget) -> Data:
     return (x[rows] if size.network == "lenet" else inputs(x[rows])), y[rows]

@@ -1,10 +1,10 @@
-"""UCI regression sets: found in a folder or fetched once, and the 20 splits of the literature."""
+"""UCI regression sets: read from a folder or fetched once, and the 20 splits of the literature."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-from .data import fetched, folders, nowhere
+from posterax.bandits.tables import fetched, folders, nowhere
 
 
 class Source(NamedTuple):
@@ -44,9 +44,8 @@ def load_uci(name: str) -> Rows:
     """A set by its name: ``"boston"``, ``"concrete"``, ``"power"``, ``"protein"``, ``"wine"`` or
     ``"yacht"``.
 
-    ``uci/FILE.npz`` with ``x`` and ``y`` is read from the first of
-    [`folders`][posterax.experiments.data.folders] that has it; four of the six are fetched from
-    OpenML otherwise, by scikit-learn, and kept in the cache.
+    ``uci/FILE.npz`` with ``x`` and ``y`` is read from the first of ``folders()`` that has it.
+    Otherwise scikit-learn fetches four of the six from OpenML, and they are stored in the cache.
 
     Raises:
         FileNotFoundError: where there is none to be had, with what to do.
@@ -73,10 +72,10 @@ def load_uci(name: str) -> Rows:
 def _fetch(name: str, version: int) -> Rows:
     from sklearn.datasets import fetch_openml
 
-    found = fetch_openml(name, version=version, as_frame=True, parser="auto")
-    frame = found.frame.astype(float)
+    answer = fetch_openml(name, version=version, as_frame=True, parser="auto")
+    frame = answer.frame.astype(float)
     # sets without a marked target have it as their last column
-    target = found.target_names[0] if found.target_names else frame.columns[-1]
+    target = answer.target_names[0] if answer.target_names else frame.columns[-1]
     return Rows(frame.drop(columns=target).to_numpy(), frame[target].to_numpy())
 
 
@@ -97,7 +96,7 @@ def splits(rows: int, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
     drawn as those of Hernández-Lobato and Adams (2015).
 
     Example:
-        >>> from posterax.experiments.uci_data import splits
+        >>> from experiments.uci_data import splits
         >>> [(len(train), len(test)) for train, test in splits(506, 2)]
         [(455, 51), (455, 51)]
     """
@@ -121,7 +120,7 @@ class Standard(NamedTuple):
 
         Example:
             >>> import numpy as np
-            >>> from posterax.experiments.uci_data import Rows, Standard
+            >>> from experiments.uci_data import Rows, Standard
             >>> rows = Rows(np.array([[0.0, 7.0], [2.0, 7.0]]), np.array([1.0, 5.0]))
             >>> standard = Standard.of(rows)
             >>> standard.x_scale, float(standard.y_scale)

@@ -1,7 +1,7 @@
 """Figures of several seeds: their mean, and differences between rows that share the seeds."""
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,7 @@ def estimate(values: Sequence[float] | np.ndarray) -> Estimate:
     """Mean ± t₀.₉₇₅(n − 1) · s/√n; with one value nothing is known of the error.
 
     Example:
-        >>> from posterax.experiments.pairs import estimate
+        >>> from experiments.pairs import estimate
         >>> [round(v, 3) for v in estimate([1.0, 2.0, 3.0])]
         [2.0, 0.577, 2.484]
     """
@@ -35,6 +35,11 @@ def estimate(values: Sequence[float] | np.ndarray) -> Estimate:
         return Estimate(float(array.mean()), np.nan, np.nan)
     error = float(array.std(ddof=1) / np.sqrt(n))
     return Estimate(float(array.mean()), error, float(t.ppf(0.975, n - 1)) * error)
+
+
+def estimates(runs: Sequence[Mapping[str, float]], names: Iterable[str]) -> dict[str, Any]:
+    """``estimate`` of each of these figures over the runs, as dictionaries."""
+    return {name: estimate([run[name] for run in runs])._asdict() for name in names}
 
 
 def differences(
@@ -52,10 +57,10 @@ def differences(
         sign: 1 where more is better, −1 where less is.
 
     Example:
-        >>> from posterax.experiments.pairs import differences
+        >>> from experiments.pairs import differences
         >>> nll = {"a": [0.3, 0.5], "b": [0.4, 0.7], "c": [0.2, 0.3]}
-        >>> found = differences(nll, ["c"], ["a", "b"], sign=-1)
-        >>> round(found["c"]["best"].mean, 3), round(found["c"]["b"].mean, 3)
+        >>> paired = differences(nll, ["c"], ["a", "b"], sign=-1)
+        >>> round(paired["c"]["best"].mean, 3), round(paired["c"]["b"].mean, 3)
         (-0.15, -0.3)
     """
     best = max(against, key=lambda name: sign * np.mean(values[name]))

@@ -5,10 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from ..plot.style import CHAINS, EPISTEMIC, EPISTEMIC_FILL, MEAN
+from posterax.plot.style import CHAINS, EPISTEMIC, EPISTEMIC_FILL, MEAN
+
 from .mnist import SAMPLES, choose, label
-from .mnist_report import BY, percent, tried, where
-from .pairs import estimate
+from .mnist_report import BY, tried, where
+from .pages import count, percent, pyplot, save, table
+from .pairs import estimate, estimates
 from .pruning import FRACTIONS, HEADLINE, JUDGED, ROW
 from .store import Store
 
@@ -21,55 +23,52 @@ SCORES = ("error", "nll", "ece")
 
 def finals(store: Store) -> list[dict[str, Any]]:
     """The networks that were tested."""
-    return [run for name, run in store.runs.items() if name.startswith("test/")]
+    return list(store.under("test/").values())
 
 
 def summary(store: Store) -> dict[str, Any]:
     """Means over the seeds by fraction; ``more`` is the error above the whole network's."""
     runs = finals(store)
-    found: dict[str, Any] = {"settings": runs[0]["settings"], "headline": HEADLINE}
+    figures: dict[str, Any] = {"settings": runs[0]["settings"], "headline": HEADLINE}
     for fraction in PUBLISHED:
         parts = [run["fractions"][fraction] for run in runs]
-        one = {by: _means([part[by] for part in parts], SCORES) for by in BY}
+        one = {by: estimates([part[by] for part in parts], SCORES) for by in BY}
         if fraction != "0":
-            one["tuned"] = {by: _means([part["tuned"][by] for part in parts], SCORES) for by in BY}
+            tuned = [part["tuned"] for part in parts]
+            one["tuned"] = {by: estimates([part[by] for part in tuned], SCORES) for by in BY}
             whole = [run["fractions"]["0"][HEADLINE]["error"] for run in runs]
             more = np.subtract([part[HEADLINE]["error"] for part in parts], whole)
             one["more"] = estimate(more)._asdict()
             small = [part["compact"] for part in parts]
-            one["compact"] = _means(small, COSTS)
+            one["compact"] = estimates(small, COSTS)
             one["compact"]["units"] = np.mean([part["units"] for part in small], 0).tolist()
-        found[fraction] = one | _means(parts, COSTS)
-    return found | _means(runs, ("seconds to train",))
-
-
-def _means(parts: list[dict[str, Any]], names: tuple[str, ...]) -> dict[str, Any]:
-    return {k: estimate([part[k] for part in parts])._asdict() for k in names}
+        figures[fraction] = one | estimates(parts, COSTS)
+    return figures | estimates(runs, ("seconds to train",))
 
 
 def page(store: Store) -> str:
     """Markdown: errors beside the published ones, sizes and speed, then what was tried."""
-    found, settings = summary(store), store.content["settings"]
+    figures, settings = summary(store), store.content["settings"]
     width, weights = settings["width"], finals(store)[0]["ratios"]["weights"]
     parts = [
         f"784-{width}-{width}-10, {weights:,} weights. {where(store, settings)}",
-        _verdict(found, settings),
+        _verdict(figures, settings),
         "![Errors by the share of weights removed, and the density of the ratios](pruning.png)",
         "### Without fine-tuning",
-        _errors(found),
+        _errors(figures),
         "### With fine-tuning",
         f"{settings['tuning_epochs']:g} more epoch{'s' * (settings['tuning_epochs'] > 1)} of the "
         f"weights that are left, at a rate of {settings['tuning_rate']:g} that falls along a "
         "cosine, with the mask fixed.",
-        _tuned(found),
+        _tuned(figures),
         "### Size and speed",
         f"The file that `posterior.save` writes, and the seconds of a prediction of "
         f"{settings['test']:,} images by {SAMPLES} draws, compiled before; *compact* is the same "
         "posterior without the hidden units that pruning left without a use "
         "(`px.pruning.compact`).",
-        _sizes(found),
+        _sizes(figures),
         "### The settings",
-        f"{label(found['settings'])}.",
+        f"{label(figures['settings'])}.",
     ]
     if choose(store, ROW) is not None:
         train, seeds = settings["images"] - settings["held"], settings["study_seeds"]
@@ -77,26 +76,26 @@ def page(store: Store) -> str:
         parts += [
             f"Chosen by the mean error (then the NLL) after pruning {judged} % on "
             f"{settings['held']:,} validation images, by {SAMPLES} draws, trained on the other "
-            f"{train:,} for {100 * settings['study']:.0f} % of the epochs, mean of {seeds} "
-            f"seed{'s' * (seeds > 1)} not reported. All that was tried, best first:",
+            f"{train:,} for {100 * settings['study']:.0f} % of the epochs, mean of "
+            f"{count(seeds, 'seed')} not reported. All that was tried, best first:",
             tried(store, ROW, "Bayes by Backprop, scale mixture"),
         ]
     return "\n\n".join(parts)
 
 
-def _verdict(found: dict[str, Any], settings: dict[str, Any]) -> str:
+def _verdict(figures: dict[str, Any], settings: dict[str, Any]) -> str:
     if settings["budget"] != "full":
         return (
             f"This is the budget `{settings['budget']}`: smaller and shorter than the paper's "
             "run, so that its errors are no answer to theirs."
         )
-    whole = 100 * found["0"][HEADLINE]["error"]["mean"]
-    more = {f: round(100 * found[f]["more"]["mean"], 2) for f in MOST_MORE}
+    whole = 100 * figures["0"][HEADLINE]["error"]["mean"]
+    more = {f: round(100 * figures[f]["more"]["mean"], 2) for f in MOST_MORE}
     held = whole <= MOST_WHOLE and all(more[f] <= most for f, most in MOST_MORE.items())
     rises = " / ".join(f"{v:+.2f}".replace("-", "−") for v in more.values())
     limits = " / ".join(f"+{v}" for v in MOST_MORE.values())
     at = " / ".join(f"{100 * float(f):g}" for f in MOST_MORE)
-    above = [f for f in PUBLISHED if 100 * found[f][HEADLINE]["error"]["mean"] > PUBLISHED[f]]
+    above = [f for f in PUBLISHED if 100 * figures[f][HEADLINE]["error"]["mean"] > PUBLISHED[f]]
     text = (
         f"The line to hold, one network at {MOST_WHOLE} % or less that loses no more than {limits} "
         f"points at {at} % removed, is {'held' if held else '**missed**'}: {whole:.2f} %, {rises}."
@@ -107,54 +106,49 @@ def _verdict(found: dict[str, Any], settings: dict[str, Any]) -> str:
     return f"{text} All five errors are at or below the published ones."
 
 
-def _errors(found: dict[str, Any]) -> str:
-    lines = [
-        f"| removed | published | ours, by {BY['draws']} | more than whole, points | "
-        f"by {BY['mean']} | NLL | ECE, % |",
-        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
+def _errors(figures: dict[str, Any]) -> str:
+    rows = []
     for fraction, theirs in PUBLISHED.items():
-        one = found[fraction]
+        one = figures[fraction]
         head = one[HEADLINE]
         more = percent(one["more"]).replace("-", "−") if "more" in one else "–"
-        lines.append(
-            f"| {100 * float(fraction):g} % | {theirs:.2f} | **{percent(head['error'])}** | {more} "
-            f"| {percent(one['mean']['error'])} | {head['nll']['mean']:.4f} | "
-            f"{percent(head['ece'])} |"
-        )
-    return "\n".join(lines)
+        errors = [f"{theirs:.2f}", f"**{percent(head['error'])}**", more]
+        rows.append([_removed(fraction), *errors, *_scores(one["mean"], head)])
+    ours = f"ours, by {BY['draws']}"
+    heads = ("removed", "published", ours, "more than whole, points", f"by {BY['mean']}")
+    return table([*heads, "NLL", "ECE, %"], rows, "r" * 7)
 
 
-def _tuned(found: dict[str, Any]) -> str:
-    lines = [
-        f"| removed | test error, % by {BY['draws']} | by {BY['mean']} | NLL | ECE, % |",
-        "| ---: | ---: | ---: | ---: | ---: |",
-    ]
+def _tuned(figures: dict[str, Any]) -> str:
+    rows = []
     for fraction in map("{:g}".format, FRACTIONS):
-        one = found[fraction]["tuned"]
-        lines.append(
-            f"| {100 * float(fraction):g} % | {percent(one['draws']['error'])} | "
-            f"{percent(one['mean']['error'])} | {one['draws']['nll']['mean']:.4f} | "
-            f"{percent(one['draws']['ece'])} |"
-        )
-    return "\n".join(lines)
+        one = figures[fraction]["tuned"]
+        draws = one["draws"]
+        rows.append([_removed(fraction), percent(draws["error"]), *_scores(one["mean"], draws)])
+    heads = ("removed", f"test error, % by {BY['draws']}", f"by {BY['mean']}", "NLL", "ECE, %")
+    return table(heads, rows, "r" * 5)
 
 
-def _sizes(found: dict[str, Any]) -> str:
-    lines = [
-        "| removed | file, MB | seconds to predict | units left | compact: file, MB | seconds |",
-        "| ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
+def _removed(fraction: str) -> str:
+    return f"{100 * float(fraction):g} %"
+
+
+def _scores(mean: dict[str, Any], head: dict[str, Any]) -> list[str]:
+    """The error by mean weights, and the other scores of the headline."""
+    return [percent(mean["error"]), f"{head['nll']['mean']:.4f}", percent(head["ece"])]
+
+
+def _sizes(figures: dict[str, Any]) -> str:
+    rows = []
     for fraction in PUBLISHED:
-        one = found[fraction]
-        cells = _cost(one)
+        one = figures[fraction]
+        compact = ["all", "–", "–"]
         if "compact" in one:
             units = " + ".join(f"{n:.0f}" for n in one["compact"]["units"])
-            cells += [units, *_cost(one["compact"])]
-        else:
-            cells += ["all", "–", "–"]
-        lines.append(f"| {100 * float(fraction):g} % | {' | '.join(cells)} |")
-    return "\n".join(lines)
+            compact = [units, *_cost(one["compact"])]
+        rows.append([_removed(fraction), *_cost(one), *compact])
+    heads = ("removed", "file, MB", "seconds to predict", "units left", "compact: file, MB")
+    return table([*heads, "seconds"], rows, "r" * 6)
 
 
 def _cost(one: dict[str, Any]) -> list[str]:
@@ -163,11 +157,7 @@ def _cost(one: dict[str, Any]) -> list[str]:
 
 def draw(store: Store, path: Path) -> None:
     """Error against the share removed, ours and the published; the density of the ratios."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
+    plt = pyplot()
     runs = finals(store)
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.4), layout="constrained")
     # by what is left, on a logarithmic axis, or 95 and 98 % would be one place
@@ -215,5 +205,4 @@ def draw(store: Store, path: Path) -> None:
         )  # fmt: skip
     right.set_ylim(0, top)
     right.set(xlabel="signal-to-noise |μ| / σ (dB)", ylabel="density (1 / dB)")
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    save(figure, path)

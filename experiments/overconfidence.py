@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import NonFiniteError
-from ..metrics import expected_calibration_error
+from posterax.errors import NonFiniteError
+from posterax.metrics import expected_calibration_error
+
 from .arms import ARMS, Arm, train
 from .data import Images, inputs, load, rotated, spread
 from .store import Store
@@ -81,17 +82,17 @@ def choose(arm: Arm, digits: Images, size: Budget, store: Store) -> dict[str, fl
 
     def score() -> dict[str, Any]:
         data, held = split(digits, "all digits", CHOOSING, size)
-        found: list[float | None] = []
+        scores: list[float | None] = []
         for settings in arm.candidates:
             try:
                 posterior = _train(arm, data, held, settings, CHOOSING, size)
             except NonFiniteError:  # settings that run away are not chosen
-                found.append(None)
+                scores.append(None)
                 continue
             predictive = posterior.predict(held[0], key=CHOOSING, **_draws(arm, size))
-            found.append(-float(np.mean(predictive.log_prob(held[1]))))
-        best = int(np.argmin([np.inf if nll is None else nll for nll in found]))
-        return {"candidates": list(arm.candidates), "nll": found, "chosen": arm.candidates[best]}
+            scores.append(-float(np.mean(predictive.log_prob(held[1]))))
+        best = int(np.argmin([np.inf if nll is None else nll for nll in scores]))
+        return {"candidates": list(arm.candidates), "nll": scores, "chosen": arm.candidates[best]}
 
     return store.get(f"{arm.name}/settings", score)["chosen"]
 
@@ -184,20 +185,20 @@ class Shown:
             inside, outside = test.rows(~new), test.rows(new)
             known = fits(inside, self.y[~new])
             return {"test": known, "outside": away(inside, outside)}
-        found: dict[str, Any] = {"test": fits(test, self.y)}
+        answers: dict[str, Any] = {"test": fits(test, self.y)}
         if training == "imbalanced":
             rare = np.isin(self.y, RARE)
-            return found | {
+            return answers | {
                 "rare": fits(test.rows(rare), self.y[rare]),
                 "common": fits(test.rows(~rare), self.y[~rare]),
             }
-        found["letters"] = away(test, look(self.letters))
+        answers["letters"] = away(test, look(self.letters))
         y = self.y[self.to_turn]
         turned = {angle: fits(look(x, y), y) for angle, x in self.turned.items()}
-        found["turned"] = {str(angle): scores for angle, scores in turned.items()}
+        answers["turned"] = {str(angle): scores for angle, scores in turned.items()}
         beyond = [scores for angle, scores in turned.items() if angle > 0]
-        found["turned, mean"] = {k: float(np.mean([s[k] for s in beyond])) for k in beyond[0]}
-        return found
+        answers["turned, mean"] = {k: float(np.mean([s[k] for s in beyond])) for k in beyond[0]}
+        return answers
 
 
 def fits(seen: Seen, y: np.ndarray) -> dict[str, float]:

@@ -5,9 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from ..plot.style import CHAINS
+from posterax.plot.style import CHAINS
+
 from .mnist import CANDIDATES, HEADLINE, SAMPLES, Settings, choose, label
-from .pairs import estimate
+from .pages import count, device, percent, plus_minus, pyplot, save, table
+from .pairs import estimates
 from .store import Store
 
 # Blundell et al. (2015), table 1: test error in % by the width of the two layers
@@ -34,7 +36,7 @@ def title(row: str, settings: Settings) -> str:
     """A row by what it was trained with: the study chose that, and the published row may differ.
 
     Example:
-        >>> from posterax.experiments.mnist_report import title
+        >>> from experiments.mnist_report import title
         >>> title("SGD", {"optimizer": "adam"})
         'maximum likelihood (Adam)'
         >>> title("BbB, scale mixture", {"temperature": 0.1})
@@ -47,37 +49,34 @@ def title(row: str, settings: Settings) -> str:
 
 def finals(store: Store) -> dict[tuple[str, int], list[dict[str, Any]]]:
     """The networks that were tested, by row and width; wide ones first, as in the settings."""
-    named = [(name.split("/"), run) for name, run in store.runs.items() if name[:5] == "test/"]
+    named = [(name.split("/"), run) for name, run in store.under("test/").items()]
     return {
         (row, width): some
         for width in store.content["settings"]["widths"]
         for row in CANDIDATES
-        if (some := [run for (_, r, w, _), run in named if (r, int(w)) == (row, width)])
+        if (some := [run for (r, w, _), run in named if (r, int(w)) == (row, width)])
     }
 
 
 def summary(store: Store) -> dict[str, Any]:
     """Means over the seeds, by row, width and kind of prediction; the settings chosen."""
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for (row, width), runs in finals(store).items():
-        one: dict[str, Any] = {
-            by: {k: estimate([run[by][k] for run in runs])._asdict() for k in runs[0][by]}
-            for by in BY
-        }
-        one |= {k: estimate([run[k] for run in runs])._asdict() for k in SECONDS}
+        one: dict[str, Any] = {by: estimates([run[by] for run in runs], runs[0][by]) for by in BY}
+        one |= estimates(runs, SECONDS)
         one |= {"seeds": len(runs), "published error": PUBLISHED[row].get(width)}
-        found.setdefault(row, {"settings": runs[0]["settings"], "headline": HEADLINE[row]})
-        found[row][str(width)] = one
-    return found
+        figures.setdefault(row, {"settings": runs[0]["settings"], "headline": HEADLINE[row]})
+        figures[row][str(width)] = one
+    return figures
 
 
 def page(store: Store) -> str:
     """Markdown: errors beside the published ones, then what was tried and chosen."""
-    found, settings = summary(store), store.content["settings"]
-    parts = [where(store, settings), verdict(found, settings), "![Test errors](mnist.png)"]
+    figures, settings = summary(store), store.content["settings"]
+    parts = [where(store, settings), verdict(figures, settings), "![Test errors](mnist.png)"]
     for width in settings["widths"]:
-        parts += [f"### Two layers of {width}", _table(found, str(width))]
-    parts += ["### The settings", _chosen(found)]
+        parts += [f"### Two layers of {width}", _table(figures, str(width))]
+    parts += ["### The settings", _chosen(figures)]
     if studied := [row for row in CANDIDATES if choose(store, row) is not None]:
         parts += [_protocol(settings)]
         parts += [tried(store, row, TITLES[row]) for row in studied]
@@ -87,20 +86,17 @@ def page(store: Store) -> str:
 def where(store: Store, settings: dict[str, Any]) -> str:
     """How many images and seeds, on which device, for how long."""
     facts = store.content["facts"]
-    device = facts["device"]
-    if device == "cpu":
-        device = f"{facts['cores']} CPU core{'s' * (facts['cores'] > 1)}"
-    seeds = {name.rsplit("/", 1)[1] for name in store.runs if name.startswith("test/")}
-    seconds = sum(run["seconds"] for run in store.runs.values())
+    seeds = {name.rsplit("/", 1)[-1] for name in store.under("test/")}
+    seconds = store.seconds
     took = f"{seconds / 60:.0f} minutes" if seconds > 120 else f"{seconds:.0f} s"
     return (
-        f"{len(seeds)} seed{'s' * (len(seeds) > 1)}, {settings['images']:,} training and "
-        f"{settings['test']:,} test images; {device}, jax {facts['jax']}, {took} "
+        f"{count(len(seeds), 'seed')}, {settings['images']:,} training and "
+        f"{settings['test']:,} test images; {device(facts)}, jax {facts['jax']}, {took} "
         "in all. Mean ± standard error over the seeds. Seconds have the compilation in them."
     )
 
 
-def verdict(found: dict[str, Any], settings: dict[str, Any]) -> str:
+def verdict(figures: dict[str, Any], settings: dict[str, Any]) -> str:
     """Which published errors are reached, and which are not."""
     if settings["budget"] != "full":
         return (
@@ -110,7 +106,7 @@ def verdict(found: dict[str, Any], settings: dict[str, Any]) -> str:
     width = settings["widths"][0]
     reached: list[str] = []
     missed: list[str] = []
-    for row, one in found.items():
+    for row, one in figures.items():
         if (ours := one.get(str(width))) is None:
             continue
         error = 100 * ours[HEADLINE[row]]["error"]["mean"]
@@ -120,55 +116,43 @@ def verdict(found: dict[str, Any], settings: dict[str, Any]) -> str:
     lines = [f"At or below the published error with {width} units: {'; '.join(reached) or 'none'}."]
     if missed:
         lines.append(f"**Missed**: {'; '.join(missed)}.")
-    if cold := _cold(found):
+    if cold := _cold(figures):
         lines.append(f"What has a temperature below 1 ({'; '.join(cold)}) is a cold posterior.")
     return " ".join(lines)
 
 
-def _cold(found: dict[str, Any]) -> list[str]:
+def _cold(figures: dict[str, Any]) -> list[str]:
     """Which rows have no posterior of Bayes' rule."""
-    temperatures = {row: one["settings"].get("temperature", 1.0) for row, one in found.items()}
+    temperatures = {row: one["settings"].get("temperature", 1.0) for row, one in figures.items()}
     return [f"{TITLES[row]}: KL × {t:g}" for row, t in temperatures.items() if t < 1]
 
 
-def percent(found: dict[str, float]) -> str:
-    """A share and its standard error.
-
-    Example:
-        >>> from posterax.experiments.mnist_report import percent
-        >>> percent({"mean": 0.0132, "error": 0.0002})
-        '1.32 ± 0.02'
-    """
-    error = "" if np.isnan(found["error"]) else f" ± {100 * found['error']:.2f}"
-    return f"{100 * found['mean']:.2f}{error}"
-
-
-def _table(found: dict[str, Any], width: str) -> str:
-    lines = [
-        "| test error, % | published | ours | by mean weights | by 50 draws | NLL | ECE, % | "
-        "seconds to train |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for row, rows in found.items():
-        if (one := rows.get(width)) is None:
+def _table(figures: dict[str, Any], width: str) -> str:
+    heads = ("test error, %", "published", "ours", "by mean weights", "by 50 draws")
+    rows = []
+    for row, by_width in figures.items():
+        if (one := by_width.get(width)) is None:
             continue
         head = one[HEADLINE[row]]
-        theirs = "–" if one["published error"] is None else f"{one['published error']:.2f}"
-        draws = "–" if row == "SGD" else percent(one["draws"]["error"])
-        error = "" if np.isnan(head["nll"]["error"]) else f" ± {head['nll']['error']:.4f}"
-        lines.append(
-            f"| {title(row, rows['settings'])} | {theirs} | **{percent(head['error'])}** | "
-            f"{percent(one['mean']['error'])} | {draws} | {head['nll']['mean']:.4f}{error} | "
-            f"{percent(head['ece'])} | {one['seconds to train']['mean']:.0f} |"
-        )
-    lines += [
+        rows.append([
+            title(row, by_width["settings"]),
+            "–" if one["published error"] is None else f"{one['published error']:.2f}",
+            f"**{percent(head['error'])}**",
+            percent(one["mean"]["error"]),
+            "–" if row == "SGD" else percent(one["draws"]["error"]),
+            plus_minus(head["nll"], 4),
+            percent(head["ece"]),
+            f"{one['seconds to train']['mean']:.0f}",
+        ])  # fmt: skip
+    lines = [
+        table([*heads, "NLL", "ECE, %", "seconds to train"], rows),
         "",
         f"*Ours*, NLL and ECE are by the average over {SAMPLES} posterior draws for Bayes by "
         "Backprop, and by the mean weights for the other two, as published (dropout is off at "
         "prediction). This was fixed before the runs, not by which is better. The published rows "
         "without a posterior were trained by SGD.",
     ]
-    if cold := _cold(found):
+    if cold := _cold(figures):
         lines += [
             "",
             "A temperature multiplies the KL; below 1 it makes a cold posterior, not that of "
@@ -177,9 +161,10 @@ def _table(found: dict[str, Any], width: str) -> str:
     return "\n".join(lines)
 
 
-def _chosen(found: dict[str, Any]) -> str:
+def _chosen(figures: dict[str, Any]) -> str:
     return "\n".join(
-        f"- {title(row, one['settings'])}: {label(one['settings'])}." for row, one in found.items()
+        f"- {title(row, one['settings'])}: {label(one['settings'])}."
+        for row, one in figures.items()
     )
 
 
@@ -188,29 +173,28 @@ def _protocol(settings: dict[str, Any]) -> str:
     seeds = settings["study_seeds"]
     return (
         f"Chosen by the error (then the NLL) on {settings['held']:,} validation images, trained on "
-        f"the other {train:,} for {100 * settings['study']:.0f} % of the epochs, mean of {seeds} "
-        f"seed{'s' * (seeds > 1)} that {'are' if seeds > 1 else 'is'} not reported. "
+        f"the other {train:,} for {100 * settings['study']:.0f} % of the epochs, mean of "
+        f"{count(seeds, 'seed')} that {'are' if seeds > 1 else 'is'} not reported. "
         "All that was tried, best first:"
     )
 
 
 def tried(store: Store, row: str, title: str) -> str:
     """A folded table of all candidates of a row with their validation figures."""
-    name = f"study/{row}/"
-    runs = [(key[len(name) :], run) for key, run in store.runs.items() if key.startswith(name)]
-    runs.sort(key=lambda one: (round(one[1]["error"], 9), one[1]["nll"]))
+    studied = store.under(f"study/{row}/").items()
+    runs = sorted(studied, key=lambda one: (round(one[1]["error"], 9), one[1]["nll"]))
     parts = list(runs[0][1].get("by fraction", ()))  # of the weights, where some are pruned
     heads = ["validation error, %", "NLL", *(f"{100 * float(f):g} % removed" for f in parts)]
     lines = [
         f"<details><summary>{title}: {len(runs)} candidates</summary>", "",
         f"The others of their settings: {label(_common(runs))}.", "",
-        f"| candidate | {' | '.join(heads)} |", f"| --- |{' ---: |' * len(heads)}",
     ]  # fmt: skip
+    rows = []
     for text, run in runs:
         cells = [f"{100 * run['error']:.3f}", f"{run['nll']:.4f}"]
         cells += [f"{100 * run['by fraction'][f]['error']:.3f}" for f in parts]
-        lines.append(f"| {text} | {' | '.join(cells)} |")
-    return "\n".join([*lines, "", "</details>"])
+        rows.append([text, *cells])
+    return "\n".join([*lines, table(["candidate", *heads], rows), "", "</details>"])
 
 
 def _common(runs: list[tuple[str, dict[str, Any]]]) -> Settings:
@@ -226,11 +210,7 @@ def _common(runs: list[tuple[str, dict[str, Any]]]) -> Settings:
 
 def draw(store: Store, path: Path) -> None:
     """Test errors seed by seed, their means, and the published ones."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
+    plt = pyplot()
     widths = store.content["settings"]["widths"]
     figure, grid = plt.subplots(
         1, len(widths), figsize=(3.3 + 3.2 * len(widths), 3), layout="constrained",
@@ -268,5 +248,4 @@ def draw(store: Store, path: Path) -> None:
     figure.legend(
         handles, names, loc="outside lower center", ncol=3, frameon=False, fontsize="small"
     )
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    save(figure, path)

@@ -5,8 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from ..plot import DATA, chain_style, regret
+from posterax.plot import DATA, chain_style, regret
+
 from .bandit import FORGETTING, MUSHROOM, WORLDS
+from .pages import count, device, plus_minus, pyplot, save, table
 from .pairs import estimate
 from .store import Store
 
@@ -20,54 +22,51 @@ PUBLISHED = {
 }
 
 
-def _of(store: Store, part: str) -> dict[str, Any]:
-    return {n[len(part) + 1 :]: r for n, r in store.runs.items() if n.startswith(f"{part}/")}
-
-
 def summary(store: Store) -> dict[str, Any]:
     """Regret over the runs, by environment, policy and number of interactions."""
     return {
         part: {
             name: {
-                mark: estimate(values)._asdict() for mark, values in found["regret"].items()
+                mark: estimate(values)._asdict() for mark, values in figures["regret"].items()
             }
-            | {"seconds": found["seconds"]}
-            for name, found in _of(store, part).items()
+            | {"seconds": figures["seconds"]}
+            for name, figures in store.under(f"{part}/").items()
         }
         for part in ("mushroom", *WORLDS)
-        if _of(store, part)
+        if store.under(f"{part}/")
     }  # fmt: skip
 
 
 def page(store: Store) -> str:
     """Markdown: the mushrooms, then the other environments."""
     settings, facts = store.content["settings"], store.content["facts"]
-    found = summary(store)
-    where = facts["device"] if facts["device"] != "cpu" else _cores(facts["cores"])
-    marks = list(next(iter(found["mushroom"].values())))[:-1]
-    runs = settings["runs"]
+    figures = summary(store)
     lines = [
-        f"{runs} run{'s' * (runs > 1)} of {settings['steps']:,} interactions; "
+        f"{count(settings['runs'], 'run')} of {settings['steps']:,} interactions; "
         f"{settings['updates']} minibatches of {settings['batch_size']} after each, from the last "
-        f"{settings['buffer']:,}; two layers of {settings['width']} ({where}, jax {facts['jax']}; "
-        "seconds are for all runs together, compilation included). "
+        f"{settings['buffer']:,}; two layers of {settings['width']} ({device(facts)}, jax "
+        f"{facts['jax']}; seconds are for all runs together, compilation included). "
         f"{_chosen(settings)} Mean cumulative regret ± standard error over the runs:",
-        "",
-        f"| policy | {' | '.join(f'{int(mark):,}' for mark in marks)} | published, 50,000 "
-        "| seconds |",
-        f"| --- |{' ---: |' * len(marks)} --- | ---: |",
+        _mushrooms(figures["mushroom"]),
+        _verdict(figures["mushroom"], str(settings["steps"])),
+        *_others(figures, settings),
+        "![Cumulative regret](bandit.png)",
     ]
-    for name in (name for name in MUSHROOM if name in found["mushroom"]):
-        row = found["mushroom"][name]
-        cells = [_plus_minus(row[mark]) for mark in marks]
-        published = PUBLISHED.get(name, "—")
-        lines.append(f"| {name} | {' | '.join(cells)} | {published} | {row['seconds']:,.0f} |")
-    steps = settings["steps"]
+    return "\n\n".join(lines)
+
+
+def _mushrooms(figures: dict[str, Any]) -> str:
+    marks = list(next(iter(figures.values())))[:-1]
+    heads = ["policy", *(f"{int(mark):,}" for mark in marks), "published, 50,000", "seconds"]
+    rows = []
+    for name in (name for name in MUSHROOM if name in figures):
+        row = figures[name]
+        cells = [plus_minus(row[mark], 0) for mark in marks]
+        rows.append([name, *cells, PUBLISHED.get(name, "—"), f"{row['seconds']:,.0f}"])
     for name, each in (("never eat (by arithmetic)", NEVER), ("always eat", ALWAYS)):
         cells = [f"{each * int(mark):,.0f}" for mark in marks]
-        lines.append(f"| {name} | {' | '.join(cells)} | {each * 50:.1f}k | — |")
-    lines += ["", _verdict(found["mushroom"], str(steps)), "", *_others(found, settings)]
-    return "\n".join([*lines, "", "![Cumulative regret](bandit.png)"])
+        rows.append([name, *cells, f"{each * 50:.1f}k", "—"])
+    return table(heads, rows, f"l{'r' * len(marks)}lr")
 
 
 def _chosen(settings: dict[str, Any]) -> str:
@@ -86,8 +85,8 @@ def _rate(own: dict[str, Any]) -> str:
     """The learning rate after t interactions.
 
     Example:
-        >>> from posterax.experiments.bandit import CHOSEN
-        >>> from posterax.experiments.bandit_report import _rate
+        >>> from experiments.bandit import CHOSEN
+        >>> from experiments.bandit_report import _rate
         >>> _rate(CHOSEN._asdict())
         '0.0003 / (1 + t / 1,000)'
     """
@@ -97,19 +96,10 @@ def _rate(own: dict[str, Any]) -> str:
     return f"{own['learning_rate']:g} / (1 + t / {own['decay']:,.0f}){power}"
 
 
-def _cores(count: int) -> str:
-    return f"{count} CPU core{'s' * (count > 1)}"
-
-
-def _plus_minus(found: dict[str, float]) -> str:
-    error = "" if np.isnan(found["error"]) else f" ± {found['error']:,.0f}"
-    return f"{found['mean']:,.0f}{error}"
-
-
-def _verdict(found: dict[str, Any], last: str) -> str:
+def _verdict(figures: dict[str, Any], last: str) -> str:
     """Whether the marks that were set are reached, in words."""
-    own = found["Bayes by Backprop"][last]["mean"]
-    rest = {name: found[name][last]["mean"] for name in found if "greedy" in name}
+    own = figures["Bayes by Backprop"][last]["mean"]
+    rest = {name: figures[name][last]["mean"] for name in figures if "greedy" in name}
     above = [name for name, value in rest.items() if value <= own]
     text = f"After {int(last):,} interactions Bayes by Backprop's mean regret is {own:,.0f}: "
     text += (
@@ -120,50 +110,39 @@ def _verdict(found: dict[str, Any], last: str) -> str:
     return text + "."
 
 
-def _others(found: dict[str, Any], settings: dict[str, Any]) -> list[str]:
-    names = list(dict.fromkeys(n for t in WORLDS for n in found.get(t, ()) if n != "uniform"))
-    lines = [
+def _others(figures: dict[str, Any], settings: dict[str, Any]) -> list[str]:
+    names = list(dict.fromkeys(n for t in WORLDS for n in figures.get(t, ()) if n != "uniform"))
+    text = (
         f"Other environments, {settings['other_steps']:,} interactions with "
         f"{settings['other_updates']} minibatches each: regret in percent of a coin's "
-        "(uniform choice) ± standard error:",
-        "",
-        f"| environment | {' | '.join(names)} | a coin's regret |",
-        f"| --- |{' ---: |' * (len(names) + 1)}",
-    ]
-    for title in (title for title in WORLDS if title in found):
-        last = str(settings["other_steps"])
-        coin = found[title]["uniform"][last]["mean"]
-        cells = []
-        for name in names:
-            row = found[title].get(name)
-            cells.append("—" if row is None else _percent(row[last], coin))
-        lines.append(f"| {title} | {' | '.join(cells)} | {coin:,.0f} |")
-    return lines
-
-
-def _percent(found: dict[str, float], coin: float) -> str:
-    error = "" if np.isnan(found["error"]) else f" ± {100 * found['error'] / coin:.1f}"
-    return f"{100 * found['mean'] / coin:.1f}{error}"
+        "(uniform choice) ± standard error:"
+    )
+    last, rows = str(settings["other_steps"]), []
+    for title in (title for title in WORLDS if title in figures):
+        world = figures[title]
+        coin = world["uniform"][last]["mean"]
+        cells = [
+            plus_minus(world[name][last], 1, 100 / coin) if name in world else "—" for name in names
+        ]
+        rows.append([title, *cells, f"{coin:,.0f}"])
+    return [text, table(["environment", *names, "a coin's regret"], rows)]
 
 
 def draw(store: Store, path: Path) -> None:
     """The mushrooms' curves, large; the other environments below."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
+    plt = pyplot()
     known = dict.fromkeys([*MUSHROOM, *(n for world in WORLDS.values() for n in world.policies)])
     styles = {name: chain_style(i) for i, name in enumerate(known)}
     styles[FORGETTING] = {"color": DATA, "linestyle": (0, (3, 1, 1, 1))}
-    worlds = [title for title in WORLDS if _of(store, title)]
+    worlds = [title for title in WORLDS if store.under(f"{title}/")]
     figure = plt.figure(figsize=(11, 8.5), layout="constrained")
     grid = figure.add_gridspec(2, len(worlds), height_ratios=(1.5, 1))
     shown: dict[str, Any] = {}
     for i, part in enumerate(("mushroom", *worlds)):
         axes = figure.add_subplot(grid[0, :] if i == 0 else grid[1, i - 1])
-        curves = {name: (run["after"], run["curves"]) for name, run in _of(store, part).items()}
-        if i == 0 and (most := max(np.max(runs) for _, runs in curves.values())) > 1_000:
+        runs = store.under(f"{part}/")
+        curves = {name: (run["after"], run["curves"]) for name, run in runs.items()}
+        if i == 0 and (most := max(np.max(regrets) for _, regrets in curves.values())) > 1_000:
             axes.set_ylim(100, 1.5 * most)  # what the first interactions cost is no news
         regret(axes, curves, log=i == 0, names=i == 0, styles=styles, title=part)
         axes.xaxis.set_major_formatter("{x:,.0f}")
@@ -175,5 +154,4 @@ def draw(store: Store, path: Path) -> None:
             lines, names = axes.get_legend_handles_labels()
             shown |= dict(zip(names, lines, strict=True))
     figure.legend(shown.values(), shown, loc="outside lower center", ncols=5, frameon=False)
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
+    save(figure, path, dpi=130)

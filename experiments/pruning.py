@@ -20,9 +20,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..fitting.fit import fit
-from ..posteriors import Posterior
-from ..pruning import compact, prune, report, signal_to_noise
+from posterax.fitting.fit import fit
+from posterax.posteriors import Posterior
+from posterax.pruning import compact, prune, report, signal_to_noise
+
 from . import mnist
 from .data import Images, load, spread
 from .mnist import Data, Settings
@@ -106,21 +107,21 @@ def final(settings: Settings, digits: Images, size: Budget, seed: int) -> dict[s
     some = spread(len(digits.y_test), size.test)
     test = mnist.pixels(digits.x_test[some], settings), digits.y_test[some]
     began = time.perf_counter()
-    whole = mnist.train(ROW, settings, data, size.width, seed)
+    full = mnist.train(ROW, settings, data, size.width, seed)
     trained = time.perf_counter() - began
-    found: dict[str, Any] = {"0": mnist.scores(whole, *test, key=seed) | costs(whole, test, seed)}
+    parts: dict[str, Any] = {"0": mnist.scores(full, *test, key=seed) | costs(full, test, seed)}
     for fraction in FRACTIONS:
-        left = prune(whole, fraction=fraction)
+        left = prune(full, fraction=fraction)
         tuned = tune(left, settings, data, size, seed)
         small = compact(left)
         widths = report(small).widths or ([], [])  # before and after
-        found[f"{fraction:g}"] = {
+        parts[f"{fraction:g}"] = {
             **mnist.scores(left, *test, key=seed),
             **costs(left, test, seed),
             "tuned": mnist.scores(tuned, *test, key=seed),
             "compact": costs(small, test, seed) | {"units": widths[1]},
         }
-    return {"fractions": found, "ratios": ratios(whole), "seconds to train": trained}
+    return {"fractions": parts, "ratios": ratios(full), "seconds to train": trained}
 
 
 def tune(left: Posterior, settings: Settings, data: Data, size: Budget, seed: int) -> Posterior:

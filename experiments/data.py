@@ -1,12 +1,10 @@
-"""Image sets of the experiments: found in a folder, or fetched once and kept."""
+"""Image sets of the experiments: read from a folder, or fetched once and cached."""
 
-import os
-import warnings
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from posterax.bandits.tables import fetched, folders, nowhere
 
 OPENML = {"mnist": "mnist_784", "fashion_mnist": "Fashion-MNIST"}  # 70,000 each, test images last
 TRAINING = 60_000
@@ -24,43 +22,13 @@ class Images(NamedTuple):
     y_test: np.ndarray
 
 
-def folders() -> list[Path]:
-    """Where sets are looked for: ``$POSTERAX_DATA``, then the user's cache.
-
-    Example:
-        >>> from posterax.experiments.data import folders
-        >>> folders()[-1].name
-        'posterax'
-    """
-    given = os.environ.get("POSTERAX_DATA")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "posterax"
-    return [Path(given), cache] if given else [cache]
-
-
-def nowhere(why: str = "") -> str:
-    """Where a file was looked for, and what to do: the rest of a refusal."""
-    places = " and ".join(str(folder) for folder in folders())
-    return f"not in {places}{why}: put it there, or name its folder in POSTERAX_DATA"
-
-
-def fetched(file: str, fetch: Callable[[], Any]) -> Any:
-    """What OpenML has, or a refusal that says where the file was looked for."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # scikit-learn tells of each of its attempts
-            return fetch()
-    except Exception as error:
-        why = f", and OpenML gave none ({error})"
-        raise FileNotFoundError(f"{file} is {nowhere(why)}") from error
-
-
 def load(name: str) -> Images:
     """A set by its name: ``"mnist"``, ``"fashion_mnist"`` or ``"notmnist_test"``.
 
     ``NAME.npz`` with ``x_train``, ``y_train``, ``x_test`` and ``y_test`` is read from the first of
-    [`folders`][posterax.experiments.data.folders] that has it. MNIST and Fashion-MNIST are fetched
-    from OpenML otherwise, by scikit-learn, and kept in the cache; notMNIST's letters (``x_test``,
-    ``y_test`` alone) have to be put there.
+    ``folders()`` that has it. Otherwise scikit-learn fetches MNIST and Fashion-MNIST from OpenML,
+    and they are stored in the cache; notMNIST's letters (``x_test``, ``y_test`` alone) have to be
+    put there.
 
     Raises:
         FileNotFoundError: where there is none to be had, with what to do.
@@ -74,17 +42,17 @@ def load(name: str) -> Images:
         raise FileNotFoundError(
             f"{name}.npz (x_test: N × 28 × 28 bytes, y_test: N labels) is {nowhere()}"
         )
-    stored = fetched(f"{name}.npz", lambda: _fetch(name))
+    arrays = fetched(f"{name}.npz", lambda: _fetch(name))
     folders()[-1].mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(folders()[-1] / f"{name}.npz", **stored)
-    return _of(stored)
+    np.savez_compressed(folders()[-1] / f"{name}.npz", **arrays)
+    return _of(arrays)
 
 
-def _fetch(name: str) -> dict[str, np.ndarray]:
+def _fetch(name: str) -> dict[str, Any]:
     from sklearn.datasets import fetch_openml
 
-    found = fetch_openml(OPENML[name], version=1, as_frame=False, parser="liac-arff")
-    x, y = found.data.reshape(-1, 28, 28).astype(np.uint8), found.target.astype(np.uint8)
+    answer = fetch_openml(OPENML[name], version=1, as_frame=False, parser="liac-arff")
+    x, y = answer.data.reshape(-1, 28, 28).astype(np.uint8), answer.target.astype(np.uint8)
     first, last = slice(TRAINING), slice(TRAINING, None)
     return {"x_train": x[first], "y_train": y[first], "x_test": x[last], "y_test": y[last]}
 
@@ -100,7 +68,7 @@ def inputs(x: np.ndarray) -> np.ndarray:
 
     Example:
         >>> import numpy as np
-        >>> from posterax.experiments.data import inputs
+        >>> from experiments.data import inputs
         >>> inputs(np.full((2, 28, 28), 51, np.uint8))[0, :2]
         array([0.2, 0.2], dtype=float32)
     """
@@ -111,7 +79,7 @@ def spread(total: int, count: int) -> np.ndarray:
     """Numbers of ``count`` images spread evenly over a set: the first of MNIST's test are harder.
 
     Example:
-        >>> from posterax.experiments.data import spread
+        >>> from experiments.data import spread
         >>> spread(10, 5)
         array([0, 2, 4, 6, 8])
     """
@@ -123,7 +91,7 @@ def rotated(x: np.ndarray, degrees: float) -> np.ndarray:
 
     Example:
         >>> import numpy as np
-        >>> from posterax.experiments.data import rotated
+        >>> from experiments.data import rotated
         >>> bar = np.zeros((1, 28, 28), np.uint8)
         >>> bar[0, 4:24, 13:15] = 255
         >>> bool(np.all(rotated(bar, 90) == bar.transpose(0, 2, 1)))

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import priors
-from ..fitting.fit import fit
-from ..fitting.validation import Validation
-from ..infer import (
+from posterax import priors
+from posterax.fitting.fit import fit
+from posterax.fitting.validation import Validation
+from posterax.infer import (
     IVON,
     SWAG,
     BayesByBackprop,
@@ -19,9 +19,10 @@ from ..infer import (
     MCDropout,
     Method,
 )
-from ..likelihoods import Categorical
-from ..model import Model
-from ..posteriors import Posterior
+from posterax.likelihoods import Categorical
+from posterax.model import Model
+from posterax.posteriors import Posterior
+
 from .perceptrons import perceptron
 
 RATE = 0.5  # of dropout

@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import priors
-from ..fitting.fit import fit
-from ..infer import MCLMC, BayesByBackprop, DeepEnsemble
-from ..likelihoods import Gaussian
-from ..model import Model
-from ..networks import MLP
-from ..posteriors import Posterior
+from posterax import priors
+from posterax.fitting.fit import fit
+from posterax.infer import MCLMC, BayesByBackprop, DeepEnsemble
+from posterax.likelihoods import Gaussian
+from posterax.model import Model
+from posterax.networks import MLP
+from posterax.posteriors import Posterior
 
 Data = tuple[np.ndarray, np.ndarray]
 Settings = dict[str, Any]
@@ -46,7 +46,7 @@ class Arm(NamedTuple):
     """A method: what it is called, what it tries on a set, and how it is trained.
 
     Example:
-        >>> from posterax.experiments.uci_arms import ARMS, WORK
+        >>> from experiments.uci_arms import ARMS, WORK
         >>> arm, work = ARMS["bbb"], WORK["yacht"]
         >>> method, options = arm.method(arm.candidates(work)[0], work)
         >>> method.temperature, options["epochs"]

@@ -5,8 +5,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import PyTree
 
-from ..networks import MLP, Network, as_network
+from posterax.networks import MLP, Network, as_network
 
 KINDS = ("plain", "batch_norm", "layer_norm", "dropout")
 MOMENTUM, EPS = 0.9, 1e-5
@@ -29,7 +30,7 @@ def perceptron(
 
     Example:
         >>> import jax.numpy as jnp
-        >>> from posterax.experiments.perceptrons import perceptron
+        >>> from experiments.perceptrons import perceptron
         >>> perceptron(16, "batch_norm", key=0).output_shape(jnp.ones((5, 784)))
         (5, 10)
     """
@@ -53,7 +54,7 @@ def _with_dropout(rate: float, input_rate: float) -> Any:
     def drop(x: jax.Array, p: float, key: jax.Array) -> jax.Array:
         return jnp.where(jax.random.bernoulli(key, 1 - p, x.shape), x / (1 - p), 0)
 
-    def apply(weights: Any, x: jax.Array, key: Any, training: bool) -> jax.Array:
+    def apply(weights: PyTree, x: jax.Array, key: Any, training: bool) -> jax.Array:
         *hidden, (w, b) = weights["layers"]
         if training and input_rate:
             x = drop(x, input_rate, jax.random.fold_in(key, len(hidden)))
@@ -66,7 +67,7 @@ def _with_dropout(rate: float, input_rate: float) -> Any:
     return apply
 
 
-def _with_layer_norm(weights: Any, x: jax.Array) -> jax.Array:
+def _with_layer_norm(weights: PyTree, x: jax.Array) -> jax.Array:
     *hidden, (w, b) = weights["layers"]
     for (v, c), (scale, shift) in zip(hidden, weights["norms"], strict=True):
         h = x @ v.T + c
@@ -75,7 +76,9 @@ def _with_layer_norm(weights: Any, x: jax.Array) -> jax.Array:
     return x @ w.T + b
 
 
-def _with_batch_norm(weights: Any, state: Any, x: jax.Array, training: bool) -> tuple[Any, Any]:
+def _with_batch_norm(
+    weights: PyTree, state: PyTree, x: jax.Array, training: bool
+) -> tuple[jax.Array, PyTree]:
     *hidden, (w, b) = weights["layers"]
     after = []
     for (v, c), (scale, shift), average in zip(hidden, weights["norms"], state, strict=True):

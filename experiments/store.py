@@ -14,8 +14,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._version import __version__
-from ..fitting.fit import raise_on_interrupt
+from posterax._util.atomic import write_atomic
+from posterax._version import __version__
+from posterax.fitting.fit import raise_on_interrupt
+
 from .watch import Watch
 
 FIX = "take another directory, or delete it"
@@ -34,7 +36,7 @@ class Store:
         OSError: where nothing can be read or written there. Both before anything is trained.
 
     Example:
-        >>> from posterax.experiments.store import Store
+        >>> from experiments.store import Store
         >>> store = Store(None, {"epochs": 3})
         >>> store.get("a/0", lambda: {"nll": 0.5})["nll"]
         0.5
@@ -53,15 +55,33 @@ class Store:
         _make_room(path.parent)
         if not path.exists():
             return
-        found = _read(path)
-        if found["settings"] != _as_read(settings):
+        content = _read(path)
+        if content["settings"] != _as_read(settings):
             raise ValueError(f"out: {path} has results of other settings: {FIX}")
-        self.content = found
+        self.content = content
 
     @property
     def runs(self) -> dict[str, Any]:
         """What there is, by name."""
         return self.content["runs"]
+
+    def under(self, prefix: str) -> dict[str, dict[str, Any]]:
+        """The results whose name begins so, by the rest of it.
+
+        Example:
+            >>> from experiments.store import Store
+            >>> store = Store(None, {})
+            >>> _ = store.get("test/0", lambda: {"nll": 0.5})
+            >>> list(store.under("test/"))
+            ['0']
+        """
+        named = self.runs.items()
+        return {name[len(prefix) :]: run for name, run in named if name.startswith(prefix)}
+
+    @property
+    def seconds(self) -> float:
+        """That all results together took."""
+        return sum(run["seconds"] for run in self.runs.values())
 
     def expect(self, names: Iterable[str]) -> None:
         """All results that the run will ask for, so that whoever watches knows how far it is."""
@@ -90,35 +110,33 @@ class Store:
                 self.runs[name]["facts"] = now
             self.write()
             self.watch.end(name, seconds)
-        found = self.runs[name]
-        if settings is not None and _as_read(found.get("settings")) != _as_read(settings):
+        result = self.runs[name]
+        if settings is not None and _as_read(result.get("settings")) != _as_read(settings):
             raise ValueError(
-                f"out: {name!r} in {self.path} was made with {found.get('settings')} and would now "
-                f"be with {settings}: take another directory, or delete that entry"
+                f"out: {name!r} in {self.path} was made with {result.get('settings')} and would "
+                f"now be with {settings}: take another directory, or delete that entry"
             )
-        return found
+        return result
 
     def write(self) -> None:
-        """All of it, so that the file is whole at any moment."""
+        """All of it; the file is complete at any moment."""
         if self.path is None:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        beside = self.path.with_suffix(".part")
-        beside.write_text(json.dumps(self.content, indent=1) + "\n")
-        beside.replace(self.path)
+        write_atomic(self.path, json.dumps(self.content, indent=1) + "\n")
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text())
+        content = json.loads(path.read_text())
     except ValueError as error:  # broken, or no text at all
         raise ValueError(f"out: {path} is no JSON ({error}): {FIX}") from error
     except OSError as error:
         raise OSError(f"out: {path} cannot be read ({error.strerror}): {FIX}") from error
     parts = ("settings", "facts", "runs")
-    if not isinstance(found, dict) or not all(isinstance(found.get(k), dict) for k in parts):
+    if not isinstance(content, dict) or not all(isinstance(content.get(k), dict) for k in parts):
         raise ValueError(f"out: {path} has no {', '.join(parts)}, so no results: {FIX}")
-    return found
+    return content
 
 
 def _make_room(folder: Path) -> None:

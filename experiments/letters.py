@@ -17,14 +17,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import priors
-from ..fitting.fit import fit
-from ..infer import DeepEnsemble
-from ..likelihoods import Categorical
-from ..metrics import expected_calibration_error
-from ..model import Model
-from ..networks import MLP
-from ..posteriors import Posterior
+from posterax import priors
+from posterax.fitting.fit import fit
+from posterax.infer import DeepEnsemble
+from posterax.likelihoods import Categorical
+from posterax.metrics import expected_calibration_error
+from posterax.model import Model
+from posterax.networks import MLP
+from posterax.posteriors import Posterior
+
 from .data import inputs, load, spread
 from .store import Store
 

@@ -5,8 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..plot.style import CHAINS, DASHES
+from posterax.plot.style import CHAINS, DASHES
+
 from .arms import ARMS
+from .pages import count, plus_minus, pyplot, save, table
 from .pairs import Estimate, differences, estimate
 from .store import Store
 
@@ -57,28 +59,28 @@ def values(store: Store, question: Question) -> dict[str, list[float]]:
 
     The mutual information of a point network is 0: its total entropy is all it can be told by.
     """
-    found: dict[str, dict[int, float]] = {}
+    figures: dict[str, dict[int, float]] = {}
     for name, result in store.runs.items():
         arm, training, *seed = name.split("/")
         if training == question.training and seed:
             scores = result[question.place]
             score = "auroc total" if scores[question.score] is None else question.score
-            found.setdefault(arm, {})[int(seed[0])] = scores[score]
-    shared = set.intersection(*(set(by_seed) for by_seed in found.values())) if found else set()
-    return {arm: [by_seed[s] for s in sorted(shared)] for arm, by_seed in found.items() if shared}
+            figures.setdefault(arm, {})[int(seed[0])] = scores[score]
+    shared = set.intersection(*(set(by_seed) for by_seed in figures.values())) if figures else set()
+    return {arm: [by_seed[s] for s in sorted(shared)] for arm, by_seed in figures.items() if shared}
 
 
 def summary(store: Store) -> dict[str, Any]:
     """Means over the seeds, and posteriors minus point networks, seed by seed."""
     result: dict[str, Any] = {}
     for question in QUESTIONS:
-        found = values(store, question)
-        points = [name for name in POINTS if name in found]
-        rows = [name for name in BAYESIAN if name in found]
-        paired = differences(found, rows, points, question.sign) if points and rows else {}
+        figures = values(store, question)
+        points = [name for name in POINTS if name in figures]
+        rows = [name for name in BAYESIAN if name in figures]
+        paired = differences(figures, rows, points, question.sign) if points and rows else {}
         result[question.name] = {
             "more is better": question.sign > 0,
-            "means": {name: estimate(v)._asdict() for name, v in found.items()},
+            "means": {name: estimate(v)._asdict() for name, v in figures.items()},
             "differences": {
                 row: {name: e._asdict() for name, e in by_name.items()}
                 for row, by_name in paired.items()
@@ -89,53 +91,56 @@ def summary(store: Store) -> dict[str, Any]:
 
 def page(store: Store) -> str:
     """Markdown: the figures, and the paired differences to the best point network."""
-    found = summary(store)
+    figures = summary(store)
     seeds = {name.rsplit("/", 1)[1] for name in store.runs if name.count("/") == 2}
     facts, settings = store.content["facts"], store.content["settings"]
     width = settings["width"]
-    spent = sum(run["seconds"] for run in store.runs.values())
     lines = [
-        f"{len(seeds)} seed{'s' * (len(seeds) > 1)}, 784-{width}-{width}-10, "
+        f"{count(len(seeds), 'seed')}, 784-{width}-{width}-10, "
         f"{settings['images']:,} images, {settings['epochs']:g} epochs in batches of "
         f"{settings['batch_size']}, {settings['samples']} posterior draws; {facts['device']}, "
-        f"jax {facts['jax']}, {spent / 60:.0f} minutes in all.",
+        f"jax {facts['jax']}, {store.seconds / 60:.0f} minutes in all.",
         "",
         "Mean ± standard error over the seeds. *> 0.9*: the share of inputs whose class is given "
         "a probability above 0.9; AUROC by total entropy, *MI* by mutual information, which point "
         "networks have none of (theirs by total entropy is what the difference is to).",
     ]
-    lines += ["", "### In short", "", _verdicts(found)]
+    lines += ["", "### In short", "", _verdicts(figures)]
     for title, groups in TABLES.items():
         chosen = [q for q in QUESTIONS if _group(q) in groups]
-        lines += ["", f"### {title}", "", _head([_short(q) for q in chosen])]
-        for arm in (*POINTS, *BAYESIAN):
-            cells = [_cell(found[q.name]["means"].get(arm), q, arm in POINTS) for q in chosen]
-            lines.append(f"| {arm if arm in POINTS else f'**{arm}**'} | {' | '.join(cells)} |")
+        heads = ["", *map(_short, chosen)]
+        means = [
+            [
+                arm if arm in POINTS else f"**{arm}**",
+                *(_cell(figures[q.name]["means"].get(arm), q, arm in POINTS) for q in chosen),
+            ]
+            for arm in (*POINTS, *BAYESIAN)
+        ]
+        paired = {q: figures[q.name]["differences"] for q in chosen}
+        gains = [
+            [arm, *(_difference(by.get(arm, {}).get("best"), q) for q, by in paired.items())]
+            for arm in BAYESIAN
+        ]
         lines += [
+            "",
+            f"### {title}",
+            "",
+            table(heads, means),
             "",
             "Minus the best point network of each column, seed by seed: mean ± half of the 95 % "
             "interval, **better**, *worse* where the interval leaves out 0.",
             "",
-            _head([_short(q) for q in chosen]),
+            table(heads, gains),
         ]
-        for arm in BAYESIAN:
-            cells = [
-                _difference(found[q.name]["differences"].get(arm, {}).get("best"), q)
-                for q in chosen
-            ]
-            lines.append(f"| {arm} | {' | '.join(cells)} |")
     lines += ["", "### Settings chosen on validation digits", "", _chosen(store)]
     return "\n".join(lines)
 
 
-def _verdicts(found: dict[str, Any]) -> str:
+def _verdicts(figures: dict[str, Any]) -> str:
     """Who is clearly better or worse than the best point network, question by question."""
-    rows = [
-        "| | best point network | clearly better | clearly worse |",
-        "| --- | --- | --- | --- |",
-    ]
+    rows = []
     for question in QUESTIONS:
-        means, paired = found[question.name]["means"], found[question.name]["differences"]
+        means, paired = figures[question.name]["means"], figures[question.name]["differences"]
         points = [name for name in POINTS if name in means]
         if not points or not paired:
             continue
@@ -147,8 +152,8 @@ def _verdicts(found: dict[str, Any]) -> str:
                 sides[made.mean * question.sign > 0].append(name)
         cells = [", ".join(sides[side]) or "–" for side in (True, False)]
         value = _cell(means[best], question, False)
-        rows.append(f"| {question.name} | {best}, {value} | {' | '.join(cells)} |")
-    return "\n".join(rows)
+        rows.append([question.name, f"{best}, {value}", *cells])
+    return table(["", "best point network", "clearly better", "clearly worse"], rows, "llll")
 
 
 def _group(question: Question) -> str:
@@ -165,10 +170,6 @@ def _short(question: Question) -> str:
     )
 
 
-def _head(names: list[str]) -> str:
-    return f"| | {' | '.join(names)} |\n| --- |{' ---: |' * len(names)}"
-
-
 def _digits(question: Question) -> tuple[int, int]:
     """What a figure is multiplied by, and its decimal places."""
     if not question.percent:
@@ -176,43 +177,38 @@ def _digits(question: Question) -> tuple[int, int]:
     return 100, 2 if question.score in ("accuracy", "ece") and question.place == "test" else 1
 
 
-def _cell(found: dict[str, float] | None, question: Question, point: bool) -> str:
-    if found is None or (point and question.score == "auroc epistemic"):
+def _cell(figures: dict[str, float] | None, question: Question, point: bool) -> str:
+    if figures is None or (point and question.score == "auroc epistemic"):
         return "–"
-    scale, places = _digits(question)
-    error = "" if np.isnan(found["error"]) else f" ± {scale * found['error']:.{places}f}"
-    return f"{scale * found['mean']:.{places}f}{error}" + (" %" if question.percent else "")
+    scale, digits = _digits(question)
+    return plus_minus(figures, digits, scale) + (" %" if question.percent else "")
 
 
-def _difference(found: dict[str, float] | None, question: Question) -> str:
-    if found is None:
+def _difference(figures: dict[str, float] | None, question: Question) -> str:
+    if figures is None:
         return "–"
-    made = Estimate(**found)
-    scale, places = _digits(question)
-    text = f"{scale * made.mean:+.{places}f}".replace("-", "−")
-    text += "" if np.isnan(made.half) else f" ± {scale * made.half:.{places}f}"
+    made = Estimate(**figures)
+    scale, digits = _digits(question)
+    text = f"{scale * made.mean:+.{digits}f}".replace("-", "−")
+    text += "" if np.isnan(made.half) else f" ± {scale * made.half:.{digits}f}"
     if not made.clear:
         return text
     return f"**{text}**" if made.mean * question.sign > 0 else f"*{text}*"
 
 
 def _chosen(store: Store) -> str:
-    rows = ["| | learning rate | prior's deviation |", "| --- | ---: | ---: |"]
+    rows = []
     for arm in ARMS:
         made = store.runs.get(f"{arm.name}/settings")
         settings = made["chosen"] if made else arm.candidates[0]
         scale = f"{settings['scale']:g}" if "scale" in settings else "–"
-        rows.append(f"| {arm.name} | {settings['learning_rate']:g} | {scale} |")
-    return "\n".join(rows)
+        rows.append([arm.name, f"{settings['learning_rate']:g}", scale])
+    return table(["", "learning rate", "prior's deviation"], rows)
 
 
 def draw(store: Store, path: Path) -> None:
     """Confidence away from the data: unseen digits and letters; turned digits by their angle."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
+    plt = pyplot()
     angles = [int(a) for a in store.content["settings"]["angles"]]
     arms = [arm for arm in ARMS if f"{arm.name}/all digits/0" in store.runs]
     figure, axes = plt.subplots(
@@ -224,9 +220,9 @@ def draw(store: Store, path: Path) -> None:
     }
     heights = -np.arange(len(arms)) - np.array([0.0 if arm.point else 0.7 for arm in arms])
     for (label, question), marker, colour in zip(asked.items(), "os", CHAINS, strict=False):
-        found = values(store, question)
+        figures = values(store, question)
         for arm, height in zip(arms, heights, strict=True):
-            made = estimate(found.get(arm.name, [np.nan]))
+            made = estimate(figures.get(arm.name, [np.nan]))
             axes[0].errorbar(
                 100 * made.mean, height, xerr=100 * np.nan_to_num(made.half), fmt=marker,
                 color=colour, markerfacecolor="white" if arm.point else colour, capsize=2,
@@ -240,11 +236,11 @@ def draw(store: Store, path: Path) -> None:
         (axes[1], "confidently wrong", "wrong with probability above 0.9, %"),
         (axes[2], "nll", "negative log likelihood"),
     ):
-        count = {True: 0, False: 0}
+        drawn = {True: 0, False: 0}
         for arm in arms:
             line = _by_angle(store, arm.name, angles, score) * (100 if "wrong" in score else 1)
-            place = count[arm.point]
-            count[arm.point] += 1
+            place = drawn[arm.point]
+            drawn[arm.point] += 1
             style: dict[str, Any] = (
                 {"color": "#999999", "linestyle": DASHES[place % len(DASHES)], "linewidth": 1.2}
                 if arm.point
@@ -257,10 +253,9 @@ def draw(store: Store, path: Path) -> None:
         ax.set_title(label, fontsize="medium")
         ax.grid(alpha=0.3)
     axes[2].legend(fontsize="x-small", loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    save(figure, path)
 
 
 def _by_angle(store: Store, arm: str, angles: list[int], score: str) -> np.ndarray:
-    runs = [run for name, run in store.runs.items() if name.startswith(f"{arm}/all digits/")]
+    runs = store.under(f"{arm}/all digits/").values()
     return np.array([np.mean([run["turned"][str(a)][score] for run in runs]) for a in angles])

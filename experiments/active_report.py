@@ -5,8 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from ..active import Curve
+from posterax.active import Curve
+
 from . import active
+from .pages import count, device, percent, pyplot, save, table
 from .pairs import estimate
 from .store import Store
 
@@ -20,13 +22,13 @@ def _budget(store: Store) -> active.Budget:
 
 def _curves(store: Store) -> dict[str, list[Curve]]:
     """By arm, one for each seed."""
-    found: dict[str, list[Curve]] = {}
-    for arm in _budget(store).arms:
-        runs = [run for key, run in store.runs.items() if key.startswith(f"{arm}/")]
-        found[arm] = [
-            Curve(np.array(r["labels"]), np.array(r["accuracy"]), (), "accuracy") for r in runs
+    return {
+        arm: [
+            Curve(np.array(run["labels"]), np.array(run["accuracy"]), (), "accuracy")
+            for run in store.under(f"{arm}/").values()
         ]
-    return found
+        for arm in _budget(store).arms
+    }
 
 
 def _mean(curves: list[Curve]) -> Curve:
@@ -41,12 +43,12 @@ def summary(store: Store) -> dict[str, Any]:
     curves = _curves(store)
     goal = float(_mean(curves["random"]).scores[-1])
     end = int(curves["random"][0].labels[-1])
-    found: dict[str, Any] = {"goal": goal, "labels": end, "arms": {}}
+    figures: dict[str, Any] = {"goal": goal, "labels": end, "arms": {}}
     for arm, own in curves.items():
         labels = own[0].labels
         marks = [int(labels[np.abs(labels - m).argmin()]) for m in MARKS if m <= end] or [end]
         pairs = zip(own, curves["random"], strict=True)
-        found["arms"][arm] = {
+        figures["arms"][arm] = {
             "accuracy": {
                 str(m): estimate([c.scores[labels == m][0] for c in own])._asdict()
                 for m in sorted({*marks, end})
@@ -55,37 +57,34 @@ def summary(store: Store) -> dict[str, Any]:
             "stays from": _mean(own).first(goal, stays=True),
             "reaches by seed": [c.first(float(r.scores[-1])) for c, r in pairs],
         }
-    reached = found["arms"]["BALD"]["reaches"]
-    found["holds"] = reached is not None and reached <= SHARE * end
-    return found
+    reached = figures["arms"]["BALD"]["reaches"]
+    figures["holds"] = reached is not None and reached <= SHARE * end
+    return figures
 
 
 def page(store: Store) -> str:
     """Markdown: what was run, accuracies by labels, the settings and how they were chosen."""
-    found, size, facts = summary(store), _budget(store), store.content["facts"]
+    figures, size, facts = summary(store), _budget(store), store.content["facts"]
     seeds = len(_curves(store)["random"])
-    seconds = sum(run["seconds"] for run in store.runs.values())
-    cores = f"{facts['cores']} CPU core{'s' * (facts['cores'] > 1)}"
-    where = facts["device"] if facts["device"] != "cpu" else cores
     what = "LeNet-5" if size.network == "lenet" else f"784-{size.width}-{size.width}-10"
     settings = active.chosen(store, size)
-    reached, goal = found["arms"]["BALD"]["reaches"], 100 * found["goal"]
-    wanted = f"at most {SHARE * found['labels']:.0f} were wanted"
+    reached, goal = figures["arms"]["BALD"]["reaches"], 100 * figures["goal"]
+    wanted = f"at most {SHARE * figures['labels']:.0f} were wanted"
     verdict = (
-        f"**Random labels reach {goal:.2f} % with {found['labels']}; BALD "
+        f"**Random labels reach {goal:.2f} % with {figures['labels']}; BALD "
         + (f"with {reached}.**" if reached else "does not.**")
-        + (f" It holds: {wanted}." if found["holds"] else f" It misses its mark: {wanted}.")
+        + (f" It holds: {wanted}." if figures["holds"] else f" It misses its mark: {wanted}.")
     )
     lines = [
         verdict,
         "",
-        f"{what}, {seeds} seed{'s' * (seeds > 1)}, ± standard error; {size.n} labels a round, the "
+        f"{what}, {count(seeds, 'seed')}, ± standard error; {size.n} labels a round, the "
         f"best of {size.candidates:,} drawn anew from a pool of {size.pool:,}, by {size.samples} "
         f"dropout samples; {size.steps} steps of Adam in batches of {size.batch_size}, from the "
-        f"same start in each round; accuracy on {size.test:,} test digits. {where}, jax "
-        f"{facts['jax']}, {seconds / 60:.0f} minutes in all.",
+        f"same start in each round; accuracy on {size.test:,} test digits. {device(facts)}, "
+        f"jax {facts['jax']}, {store.seconds / 60:.0f} minutes in all.",
         "",
-        *_table(found),
+        _table(figures),
         "",
         "![Accuracy by labels](active.png)",
         "",
@@ -93,44 +92,35 @@ def page(store: Store) -> str:
         f"{settings['rate']:g}, prior N(0, {settings['scale']:g}²), learning rate "
         f"{settings['learning_rate']:g}. Compared were:",
         "",
-        "| settings | " + " | ".join(f"{n} labels" for n in size.sizes) + " | mean |",
-        "| --- |" + " ---: |" * (len(size.sizes) + 1),
+        _study(store, size),
     ]
-    for one in size.grid:
-        accuracy = store.runs[f"study/{active.name(one)}"]["accuracy"]
-        cells = [f"{100 * a:.2f} %" for a in (*accuracy, np.mean(accuracy))]
-        lines.append(f"| {active.name(one)} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _table(found: dict[str, Any]) -> list[str]:
-    marks = list(found["arms"]["random"]["accuracy"])
-    lines = [
-        "| chosen by | " + " | ".join(f"{m} labels" for m in marks) + " | reaches random's last "
-        "accuracy with | and stays there from | seed by seed |",
-        "| --- |" + " ---: |" * (len(marks) + 3),
-    ]
-    for arm, own in found["arms"].items():
-        cells = [_plus_minus(own["accuracy"][m]) for m in marks]
-        each = ", ".join("–" if n is None else str(n) for n in own["reaches by seed"])
+def _table(figures: dict[str, Any]) -> str:
+    marks = list(figures["arms"]["random"]["accuracy"])
+    reached = ("reaches random's last accuracy with", "and stays there from", "seed by seed")
+    rows = []
+    for arm, own in figures["arms"].items():
+        cells = [f"{percent(own['accuracy'][m])} %" for m in marks]
         cells += ["–" if own[k] is None else str(own[k]) for k in ("reaches", "stays from")]
-        lines.append(f"| {arm} | {' | '.join(cells)} | {each} |")
-    return lines
+        each = ", ".join("–" if n is None else str(n) for n in own["reaches by seed"])
+        rows.append([arm, *cells, each])
+    return table(["chosen by", *(f"{m} labels" for m in marks), *reached], rows)
 
 
-def _plus_minus(found: dict[str, float]) -> str:
-    error = "" if np.isnan(found["error"]) else f" ± {100 * found['error']:.2f}"
-    return f"{100 * found['mean']:.2f}{error} %"
+def _study(store: Store, size: active.Budget) -> str:
+    rows = []
+    for name in map(active.name, size.grid):
+        accuracy = store.runs[f"study/{name}"]["accuracy"]
+        rows.append([name, *(f"{100 * a:.2f} %" for a in (*accuracy, np.mean(accuracy)))])
+    return table(["settings", *(f"{n} labels" for n in size.sizes), "mean"], rows)
 
 
 def draw(store: Store, path: Path) -> None:
     """Learning curves of all arms."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    from ..plot import learning_curve
+    plt = pyplot()
+    from posterax.plot import learning_curve
 
     curves = _curves(store)
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
@@ -138,5 +128,4 @@ def draw(store: Store, path: Path) -> None:
     low = max(min(min(pair) for pair in ends), min(ends, key=lambda pair: pair[1])[1] - 0.2)
     learning_curve(axes, curves, baseline="random", mark="BALD", low=low)
     axes.set_ylabel("test accuracy (%)")
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    save(figure, path)

@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..demo import SAMPLES, Arrays, curve, curve_data, curve_model
-from ..fitting.fit import fit
-from ..infer import HMC, BayesByBackprop, DeepEnsemble, MaximumAPosteriori, Method
-from ..metrics import coverage
-from ..posteriors import Point, Posterior
+from posterax.demo import SAMPLES, Arrays, curve, curve_data, curve_model
+from posterax.fitting.fit import fit
+from posterax.infer import HMC, BayesByBackprop, DeepEnsemble, MaximumAPosteriori, Method
+from posterax.metrics import coverage
+from posterax.posteriors import Point, Posterior
+
 from .store import Store
 
 LEVEL = 0.9
@@ -64,7 +65,7 @@ class Arm(NamedTuple):
         """What a result is kept with: a file of other methods is refused.
 
         Example:
-            >>> from posterax.experiments.regression import ARMS, BUDGETS
+            >>> from experiments.regression import ARMS, BUDGETS
             >>> ARMS["ensemble"].settings(BUDGETS["cpu"])
             {'method': 'DeepEnsemble', 'members': 5, 'learning_rate': 0.01}
         """
@@ -147,12 +148,12 @@ def band(posterior: Posterior, train: Arrays) -> dict[str, Any]:
     """What the picture needs: quantiles over the grid, the curve, some training points."""
     predictive = _predict(posterior, GRID)
     shown = slice(None, None, max(1, len(train[1]) // SHOWN))
-    found = predictive.quantile(np.asarray(QUANTILES))
+    quantiles = predictive.quantile(np.asarray(QUANTILES))
     rounded = lambda values: np.round(np.ravel(values).astype(float), 4).tolist()  # noqa: E731
     return {
         "x": rounded(GRID),
         "truth": rounded(curve(GRID)),
-        "quantiles": {f"{q:g}": rounded(at) for q, at in zip(QUANTILES, found, strict=True)},
+        "quantiles": {f"{q:g}": rounded(at) for q, at in zip(QUANTILES, quantiles, strict=True)},
         "epistemic": rounded(np.sqrt(predictive.epistemic)),
         "points": [rounded(part[shown]) for part in train],
     }

@@ -5,8 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from ..plot.style import CHAINS, MARKERS
-from .pairs import estimate
+from posterax.plot.style import CHAINS, MARKERS
+
+from .pages import device, plus_minus, pyplot, save, table
+from .pairs import estimates
 from .store import Store
 from .uci import choose, study_name, words
 from .uci_arms import ARMS, Work
@@ -51,7 +53,7 @@ def results(store: Store) -> dict[str, dict[str, list[dict[str, Any]]]]:
         arm: {
             name: runs
             for name in store.content["settings"]["sets"]
-            if (runs := [r for k, r in store.runs.items() if k.startswith(f"{arm}/{name}/")])
+            if (runs := list(store.under(f"{arm}/{name}/").values()))
         }
         for arm in ARMS
     }
@@ -59,9 +61,9 @@ def results(store: Store) -> dict[str, dict[str, list[dict[str, Any]]]]:
 
 def study(store: Store) -> dict[str, dict[str, dict[str, Any]]]:
     """What was chosen for each set and method, and its mean figures on held-out rows."""
-    found: dict[str, dict[str, dict[str, Any]]] = {}
+    figures: dict[str, dict[str, dict[str, Any]]] = {}
     if not store.content["settings"]["study"]:
-        return found
+        return figures
     for arm in ARMS:
         for name, numbers in store.content["settings"]["work"].items():
             work = Work(**numbers)
@@ -71,29 +73,29 @@ def study(store: Store) -> dict[str, dict[str, dict[str, Any]]]:
             chosen = choose(arm, name, candidates, work.study, store)
             runs = [store.runs[study_name(arm, name, chosen, k)] for k in range(work.study)]
             means = {figure: float(np.mean([r[figure] for r in runs])) for figure in FIGURES}
-            found.setdefault(arm, {})[name] = means | {
+            figures.setdefault(arm, {})[name] = means | {
                 "settings": chosen, "candidates": len(candidates), "splits": work.study,
             }  # fmt: skip
-    return found
+    return figures
 
 
-def best_arm(found: dict[str, dict[str, dict[str, Any]]]) -> str | None:
+def best_arm(figures: dict[str, dict[str, dict[str, Any]]]) -> str | None:
     """The method with the best log likelihood of held-out rows, mean over the sets."""
-    if not found:
+    if not figures:
         return None
-    sets = set.intersection(*(set(by) for by in found.values()))
+    sets = set.intersection(*(set(by) for by in figures.values()))
 
     def score(arm: str) -> float:
-        return float(np.mean([found[arm][name]["log likelihood"] for name in sets]))
+        return float(np.mean([figures[arm][name]["log likelihood"] for name in sets]))
 
-    return max(found, key=score) if sets else None
+    return max(figures, key=score) if sets else None
 
 
 def summary(store: Store) -> dict[str, Any]:
     """Means over the splits, the study, and how many sets are better than what was published."""
-    found: dict[str, Any] = {
+    figures: dict[str, Any] = {
         arm: {
-            name: {k: estimate([r[k] for r in runs])._asdict() for k in (*FIGURES, "seconds")}
+            name: estimates(runs, (*FIGURES, "seconds"))
             | {"splits": len(runs), "settings": runs[0]["settings"]}
             for name, runs in by.items()
         }
@@ -108,16 +110,16 @@ def summary(store: Store) -> dict[str, Any]:
             }
             for reference in PUBLISHED["rmse"]
         }
-        for arm, by in found.items()
+        for arm, by in figures.items()
     }
-    return {"arms": found, "study": chosen, "chosen": best_arm(chosen), "better": marks}
+    return {"arms": figures, "study": chosen, "chosen": best_arm(chosen), "better": marks}
 
 
 def beats(value: float, figure: str, reference: str, name: str) -> bool:
     """Whether a figure is better than the published one.
 
     Example:
-        >>> from posterax.experiments.uci_report import beats
+        >>> from experiments.uci_report import beats
         >>> beats(-0.93, "log likelihood", "deep ensembles", "wine")
         True
     """
@@ -126,37 +128,34 @@ def beats(value: float, figure: str, reference: str, name: str) -> bool:
 
 def page(store: Store) -> str:
     """Markdown: both figures of every method on every set, the marks, the study."""
-    found = summary(store)
-    sets = [name for name in SETS if any(name in by for by in found["arms"].values())]
-    parts = [_where(store, found, sets), _verdict(found, sets), "![Log likelihoods](uci.png)"]
+    figures = summary(store)
+    sets = [name for name in SETS if any(name in by for by in figures["arms"].values())]
+    parts = [_where(store, figures, sets), _verdict(figures, sets), "![Log likelihoods](uci.png)"]
     for figure, title in FIGURES.items():
         parts.append(f"Test {title}, mean ± standard error over the splits:")
-        parts.append(_table(figure, found["arms"], sets))
-    if found["study"]:
-        parts += [_study_words(found), _study_table(found["study"])]
+        parts.append(_table(figure, figures["arms"], sets))
+    if figures["study"]:
+        parts += [_study_words(figures), _study_table(figures["study"])]
     return "\n\n".join(parts)
 
 
-def _where(store: Store, found: dict[str, Any], sets: list[str]) -> str:
+def _where(store: Store, figures: dict[str, Any], sets: list[str]) -> str:
     facts = store.content["facts"]
     everywhere = [facts] + [r["facts"] for r in store.runs.values() if "facts" in r]
-    devices = sorted(
-        {f["device"] if f["device"] != "cpu" else f"{f['cores']} CPU core(s)" for f in everywhere}
-    )
-    seconds = sum(run["seconds"] for run in store.runs.values())
-    counts = {name: max(by[name]["splits"] for by in found["arms"].values()) for name in sets}
+    devices = sorted(set(map(device, everywhere)))
+    counts = {name: max(by[name]["splits"] for by in figures["arms"].values()) for name in sets}
     splits = ", ".join(f"{name} {count}" for name, count in counts.items())
     return (
-        f"Splits: {splits}. {len(store.runs):,} fits, {seconds / 60:.0f} minutes of them, "
+        f"Splits: {splits}. {len(store.runs):,} fits, {store.seconds / 60:.0f} minutes of them, "
         f"compilation included ({' and '.join(devices)}, jax {facts['jax']})."
     )
 
 
-def _verdict(found: dict[str, Any], sets: list[str]) -> str:
+def _verdict(figures: dict[str, Any], sets: list[str]) -> str:
     n = len(sets)
 
     def count(arm: str, reference: str, figure: str) -> str:
-        better = found["better"][arm][reference][figure]
+        better = figures["better"][arm][reference][figure]
         rest = [name for name in sets if name not in better]
         return f"{len(better)} of {n}" + (f" (not {', '.join(rest)})" if rest else "")
 
@@ -166,7 +165,7 @@ def _verdict(found: dict[str, Any], sets: list[str]) -> str:
         f"{count('bbb', reference, 'log likelihood')}."
         for reference in ("VI", "PBP")
     ]
-    chosen = found["chosen"]
+    chosen = figures["chosen"]
     if chosen:
         lines.append(
             f"- The method that held-out rows chose, {ARMS[chosen].title}, against deep ensembles: "
@@ -177,26 +176,20 @@ def _verdict(found: dict[str, Any], sets: list[str]) -> str:
 
 def _table(figure: str, arms: dict[str, Any], sets: list[str]) -> str:
     digits = {n: 3 if n == "wine" or (figure == "rmse" and n == "yacht") else 2 for n in sets}
-    lines = ["| | " + " | ".join(sets) + " |", "| --- |" + " ---: |" * len(sets)]
-    for title, values in PUBLISHED[figure].items():
-        lines.append(
-            f"| {title}, published | " + " | ".join(f"{values[n]:.2f}" for n in sets) + " |"
-        )
+    rows = [
+        [f"{title}, published", *(f"{values[n]:.2f}" for n in sets)]
+        for title, values in PUBLISHED[figure].items()
+    ]
     for arm, by in arms.items():
-        cells = [_cell(by[n][figure], digits[n]) if n in by else "–" for n in sets]
-        lines.append(f"| **{ARMS[arm].title}** | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        cells = [plus_minus(by[n][figure], digits[n]) if n in by else "–" for n in sets]
+        rows.append([f"**{ARMS[arm].title}**", *cells])
+    return table(["", *sets], rows)
 
 
-def _cell(found: dict[str, float], digits: int) -> str:
-    error = "" if np.isnan(found["error"]) else f" ± {found['error']:.{digits}f}"
-    return f"{found['mean']:.{digits}f}{error}"
-
-
-def _study_words(found: dict[str, Any]) -> str:
+def _study_words(figures: dict[str, Any]) -> str:
     means = {
         arm: np.mean([one["log likelihood"] for one in by.values()])
-        for arm, by in found["study"].items()
+        for arm, by in figures["study"].items()
     }
     shown = ", ".join(f"{ARMS[arm].title} {mean:.3f}" for arm, mean in means.items())
     return (
@@ -205,34 +198,26 @@ def _study_words(found: dict[str, Any]) -> str:
     )
 
 
-def _study_table(found: dict[str, dict[str, dict[str, Any]]]) -> str:
-    lines = [
-        "| method | set | chosen | of | on the training rows of splits | RMSE | log likelihood |",
-        "| --- | --- | --- | ---: | --- | ---: | ---: |",
-    ]
-    for arm, by in found.items():
+def _study_table(figures: dict[str, dict[str, dict[str, Any]]]) -> str:
+    heads = ["method", "set", "chosen", "of", "on the training rows of splits", *FIGURES.values()]
+    rows = []
+    for arm, by in figures.items():
         for name, one in by.items():
             splits = "0" if one["splits"] == 1 else f"0–{one['splits'] - 1}"
-            lines.append(
-                f"| {ARMS[arm].title} | {name} | {words(one['settings'])} | {one['candidates']} | "
-                f"{splits} | {one['rmse']:.3f} | {one['log likelihood']:.3f} |"
-            )
-    return "\n".join(lines)
+            chosen = [words(one["settings"]), str(one["candidates"]), splits]
+            rows.append([ARMS[arm].title, name, *chosen, *(f"{one[k]:.3f}" for k in FIGURES)])
+    return table(heads, rows, "lllrlrr")
 
 
 def draw(store: Store, path: Path) -> None:
     """Log likelihood less that of deep ensembles, set by set, for every method."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    found = summary(store)["arms"]
-    sets = [name for name in SETS if any(name in by for by in found.values())]
+    plt = pyplot()
+    figures = summary(store)["arms"]
+    sets = [name for name in SETS if any(name in by for by in figures.values())]
     zero = PUBLISHED["log likelihood"]["deep ensembles"]
     figure, ax = plt.subplots(figsize=(7.5, 0.75 * len(sets) + 1.6), layout="constrained")
     rows = -np.arange(len(sets))
-    shifts = np.linspace(0.3, -0.3, len(found) + 3)
+    shifts = np.linspace(0.3, -0.3, len(figures) + 3)
     ax.axvline(0, color="#555555", linestyle=":", linewidth=1)
     for i, (reference, marker) in enumerate((("VI", "1"), ("PBP", "2"), ("MC dropout", "3"))):
         values = [PUBLISHED["log likelihood"][reference][n] - zero[n] for n in sets]
@@ -240,11 +225,11 @@ def draw(store: Store, path: Path) -> None:
             values, rows + shifts[i], marker, color="#777777", markersize=8,
             label=f"{reference}, published",
         )  # fmt: skip
-    for i, (arm, by) in enumerate(found.items()):
+    for i, (arm, by) in enumerate(figures.items()):
         there = [k for k, n in enumerate(sets) if n in by]
-        figures = [by[sets[k]]["log likelihood"] for k in there]
-        values = [f["mean"] - zero[sets[k]] for f, k in zip(figures, there, strict=True)]
-        errors = np.nan_to_num([f["error"] for f in figures])
+        own = [by[sets[k]]["log likelihood"] for k in there]
+        values = [f["mean"] - zero[sets[k]] for f, k in zip(own, there, strict=True)]
+        errors = np.nan_to_num([f["error"] for f in own])
         ax.errorbar(
             values, rows[there] + shifts[3 + i], xerr=errors, fmt=MARKERS[i], color=CHAINS[i],
             capsize=2, markersize=5, label=ARMS[arm].title,
@@ -258,5 +243,4 @@ def draw(store: Store, path: Path) -> None:
     ax.set_xlabel("test log likelihood, less that of deep ensembles (published): right is better")
     ax.grid(axis="x", alpha=0.3)
     figure.legend(fontsize="small", loc="outside lower center", ncols=2, frameon=False)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    save(figure, path)

@@ -81,7 +81,7 @@ def study_name(arm: str, name: str, settings: Settings, split: int) -> str:
     """What a candidate's figures on held-out rows are called.
 
     Example:
-        >>> from posterax.experiments.uci import study_name
+        >>> from experiments.uci import study_name
         >>> study_name("bbb", "yacht", {"scale": 1.0, "epochs": 200}, 3)
         'study/bbb/yacht/scale 1, epochs 200/03'
     """
@@ -129,7 +129,7 @@ def held_out(training: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     Example:
         >>> import numpy as np
-        >>> from posterax.experiments.uci import held_out
+        >>> from experiments.uci import held_out
         >>> [len(part) for part in held_out(np.arange(277))]
         [222, 55]
     """

@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import bandits, priors
-from ..bandits import Environment, Policy
-from ..infer import BayesByBackprop, MaximumLikelihood
-from ..infer.adam import adam
-from ..likelihoods import Gaussian
+from posterax import bandits, priors
+from posterax.bandits import Environment, Policy
+from posterax.bandits.tables import OPENML, table
+from posterax.infer import BayesByBackprop, MaximumLikelihood
+from posterax.infer.adam import adam
+from posterax.likelihoods import Gaussian
+
 from .store import Store
-from .tables import OPENML, table
 
 MARKS = (100, 1_000, 5_000, 10_000, 20_000, 50_000)  # where the regret is tabled
 POINTS = 100  # of a curve that is kept
@@ -108,7 +109,7 @@ def policy(name: str, settings: Settings, size: Budget, updates: int) -> Policy:
     """A policy by its name.
 
     Example:
-        >>> from posterax.experiments.bandit import BUDGETS, CHOSEN, policy
+        >>> from experiments.bandit import BUDGETS, CHOSEN, policy
         >>> policy("5 % greedy", CHOSEN, BUDGETS["quick"], 2).epsilon
         0.05
     """
@@ -183,11 +184,11 @@ def thinned(cumulative: np.ndarray) -> dict[str, Any]:
 
     Example:
         >>> import numpy as np
-        >>> from posterax.experiments.bandit import thinned
-        >>> found = thinned(np.arange(1.0, 301.0)[None])
-        >>> found["regret"]
+        >>> from experiments.bandit import thinned
+        >>> curve = thinned(np.arange(1.0, 301.0)[None])
+        >>> curve["regret"]
         {'100': [100.0], '300': [300.0]}
-        >>> len(found["after"]) <= 200
+        >>> len(curve["after"]) <= 200
         True
     """
     steps = cumulative.shape[1]

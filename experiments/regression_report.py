@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from posterax.plot.style import EPISTEMIC, EPISTEMIC_FILL, MEAN, TOTAL_FILL
 
-from ..plot.style import EPISTEMIC, EPISTEMIC_FILL, MEAN, TOTAL_FILL
-from .pairs import estimate
+from .pages import count, device, plus_minus, pyplot, save, table
+from .pairs import estimates
 from .regression import ARMS, LEVEL, PLACES
 from .store import Store
 
@@ -16,37 +16,36 @@ WIDENS = 3.0  # how many times as uncertain outside as inside counts as a warnin
 
 
 def _runs(store: Store, arm: str) -> list[dict[str, Any]]:
-    return [run for name, run in store.runs.items() if name.startswith(f"{arm}/")]
+    return list(store.under(f"{arm}/").values())
 
 
 def summary(store: Store) -> dict[str, Any]:
     """Means over the seeds, by method."""
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for arm in ARMS:
         if not (runs := _runs(store, arm)):
             continue
-        found[arm] = {k: estimate([run[k] for run in runs])._asdict() for k in PLAIN}
-        found[arm]["deviation"] = {
-            place: estimate([run["deviation"][place] for run in runs])._asdict()
-            for place in runs[0]["deviation"]
+        one = estimates(runs, PLAIN)
+        deviations = [run["deviation"] for run in runs]
+        figures[arm] = one | {
+            "deviation": estimates(deviations, deviations[0]),
+            "seeds": len(runs),
+            "widens": one["outside"]["mean"] > WIDENS * one["inside"]["mean"],
         }
-        found[arm]["seeds"] = len(runs)
-        found[arm]["widens"] = found[arm]["outside"]["mean"] > WIDENS * found[arm]["inside"]["mean"]
-    return found
+    return figures
 
 
 def page(store: Store) -> str:
     """Markdown: scores inside the data, deviations inside and outside."""
-    found, size, facts = summary(store), store.content["settings"], store.content["facts"]
-    where = facts["device"] if facts["device"] != "cpu" else f"{facts['cores']} CPU cores"
-    n = max(one["seeds"] for one in found.values())
-    widening = [ARMS[arm].title for arm, one in found.items() if one["widens"]]
-    rest = [ARMS[arm].title for arm, one in found.items() if not one["widens"]]
+    figures, size, facts = summary(store), store.content["settings"], store.content["facts"]
+    n = max(one["seeds"] for one in figures.values())
+    widening = [ARMS[arm].title for arm, one in figures.items() if one["widens"]]
+    rest = [ARMS[arm].title for arm, one in figures.items() if not one["widens"]]
     lines = [
-        f"{n} seed{'s' * (n > 1)}, {size['points']:,} points to train on and as many to test, "
+        f"{count(n, 'seed')}, {size['points']:,} points to train on and as many to test, "
         f"{size['epochs']} epochs in batches of {size['batch_size']}, ensemble of "
         f"{size['members']}, {size['chains']} chains of {size['draws']} draws after "
-        f"{size['warmup']} ({where}, jax {facts['jax']}; seconds include compilation).",
+        f"{size['warmup']} ({device(facts)}, jax {facts['jax']}; seconds include compilation).",
         "",
         f"Outside the data the mean epistemic deviation is more than {WIDENS:g} times that inside "
         f"for: {', '.join(widening) or 'none'}"
@@ -54,41 +53,37 @@ def page(store: Store) -> str:
         "",
         "![Median, 50 % and 95 % intervals](regression.png)",
         "",
-        f"| | RMSE | NLL | {LEVEL:.0%} interval covers | epistemic sd inside | outside | seconds |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for arm, one in found.items():
-        cover = _cell({k: 100 * v for k, v in one["coverage"].items()}, 1)
-        lines.append(
-            f"| {ARMS[arm].title} | {_cell(one['rmse'])} | {_cell(one['nll'])} | {cover} % | "
-            f"{_cell(one['inside'], 4)} | {_cell(one['outside'], 3)} | "
-            f"{one['seconds']['mean']:.0f} |"
-        )
-    lines += [
+        _scores(figures),
         "",
         "The epistemic deviation at single places; training inputs lie in [0, 0.5]:",
         "",
-        "| x = | " + " | ".join(f"{place:g}" for place in PLACES) + " |",
-        "| --- |" + " ---: |" * len(PLACES),
+        table(
+            ["x =", *(f"{place:g}" for place in PLACES)],
+            [
+                [ARMS[arm].title, *(f"{d['mean']:.3f}" for d in one["deviation"].values())]
+                for arm, one in figures.items()
+            ],
+        ),
     ]
-    for arm, one in found.items():
-        cells = [f"{d['mean']:.3f}" for d in one["deviation"].values()]
-        lines.append(f"| {ARMS[arm].title} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def _cell(found: dict[str, float], digits: int = 3) -> str:
-    error = "" if np.isnan(found["error"]) else f" ± {found['error']:.{digits}f}"
-    return f"{found['mean']:.{digits}f}{error}"
+def _scores(figures: dict[str, Any]) -> str:
+    covers = f"{LEVEL:.0%} interval covers"
+    heads = ("", "RMSE", "NLL", covers, "epistemic sd inside", "outside", "seconds")
+    digits = {"rmse": 3, "nll": 3, "coverage": 1, "inside": 4, "outside": 3, "seconds": 0}
+    rows = []
+    for arm, one in figures.items():
+        shown = {k: plus_minus(one[k], n) for k, n in digits.items()}
+        shown["coverage"] = f"{plus_minus(one['coverage'], 1, 100)} %"
+        shown["seconds"] = f"{one['seconds']['mean']:.0f}"
+        rows.append([ARMS[arm].title, *shown.values()])
+    return table(heads, rows)
 
 
 def draw(store: Store, path: Path) -> None:
     """One panel a method, as figure 5 of the paper: median, interquartile range, 95 % interval."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
+    plt = pyplot()
     bands = {arm: run["band"] for arm in ARMS for run in _runs(store, arm) if "band" in run}
     figure, panels = plt.subplots(
         1, len(bands), figsize=(2.9 * len(bands), 3.4), layout="constrained", sharex=True,
@@ -113,5 +108,4 @@ def draw(store: Store, path: Path) -> None:
         handles, labels, loc="outside lower center", ncols=len(labels), frameon=False,
         fontsize="small",
     )  # fmt: skip
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    save(figure, path)

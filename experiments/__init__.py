@@ -1,7 +1,7 @@
-"""Experiments by one command: ``posterax reproduce NAME``.
+"""Experiments by one command: ``make reproduce NAME=mnist``.
 
 Each is a module with ``run``, which trains and measures, and one that makes tables and a picture of
-what was found. A new one is a line in ``EXPERIMENTS``.
+the results. A new one is a line in ``EXPERIMENTS``.
 """
 
 from importlib import import_module
@@ -67,7 +67,7 @@ def reproduce(
     seeds: int | None = None,
     watch: Watch | None = None,
 ) -> Store:
-    """Run an experiment, or go on with one that was stopped, and write what was found.
+    """Run an experiment, or go on with one that was stopped, and write its results.
 
     Writes ``NAME.json`` (every figure, the settings, versions, device and seconds), ``NAME.md``
     (the tables; a page that has the marks ``<!-- NAME -->`` and ``<!-- /NAME -->`` keeps all
@@ -82,7 +82,7 @@ def reproduce(
         watch: what shows how far the run is.
 
     Example:
-        >>> from posterax.experiments import EXPERIMENTS
+        >>> from experiments import EXPERIMENTS
         >>> EXPERIMENTS["mnist"].module
         'mnist'
     """
