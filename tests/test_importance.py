@@ -93,7 +93,7 @@ def test_from_a_mixture_with_unequal_shares(truth):
     mu = base.parameters._replace(network={"w": jnp.array([[[0.6], [-0.3], [0.4]],
                                                            [[1.5], [-0.8], [0.0]]])})  # fmt: skip
     rho = jax.tree.map(lambda m: jnp.full_like(m, 0.0), mu)
-    targets = px.before_data(base, X).targets
+    targets = px.prior_posterior(base, X).targets
     proposal = GaussianMixture(base, (), targets, mu=mu, rho=rho)
     method = px.ImportanceSampling(chains=5, proposal=proposal)
     check(px.fit(line_model(), DATA, method, steps=4000, key=0), truth)
@@ -233,7 +233,7 @@ def test_densities_of_posteriors(variational):
     each = [float(density(mixture.component(i))) for i in range(2)]
     assert isinstance(mixture.component(0), MeanFieldGaussian)
     assert float(density(mixture)) == pytest.approx(np.logaddexp(*each) - np.log(2), abs=1e-4)
-    prior = px.before_data(line_model(), X)
+    prior = px.prior_posterior(line_model(), X)
     assert float(prior.log_prob(params)) == pytest.approx(
         stats.norm.logpdf(np.asarray(point)).sum(), abs=1e-4
     )
@@ -269,7 +269,7 @@ def fit(model=None, steps=5, init=None, data=DATA, **options):
 
 
 def gaussian_of(model, inputs=3):
-    prior = px.before_data(model, np.ones((1, inputs), "float32"))
+    prior = px.prior_posterior(model, np.ones((1, inputs), "float32"))
     zeros = prior.model.parameters
     return MeanFieldGaussian(prior.model, (), prior.targets, mu=zeros, rho=zeros)
 

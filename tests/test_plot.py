@@ -267,7 +267,7 @@ def test_weights_of_draws_grids_and_points(axes):
 
     axes.clear()
     grid = px.Model(network(1), px.priors.Grid([-1, 0, 1], [0.25, 0.5, 0.25]), lk.Gaussian(0.3))
-    px.plot.weights(axes, px.before_data(grid, X), ["w[0, 0]"])
+    px.plot.weights(axes, px.prior_posterior(grid, X), ["w[0, 0]"])
     heights = np.array([bar.get_height() for bar in artist(axes, "posterior")]) / 0.85
     # 4,000 draws of a share 1/4 relative to 1/2: a standard error of 0.02
     np.testing.assert_allclose(heights, [0.5, 1, 0.5], atol=0.08)

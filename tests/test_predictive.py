@@ -218,11 +218,38 @@ def test_shapes_follow_the_targets(given, outputs):
 
 def test_prior_predictive():
     model = px.Model(network(1), px.priors.Gaussian(2.0), lk.Gaussian(0.3))
-    predictive = px.before_data(model, X).predict(X, samples=4000, key=0)
+    predictive = px.prior_posterior(model, X).predict(X, samples=4000, key=0)
     # f = w₀ x + w₁ with variance 4 x² + 4, and the noise on top
     np.testing.assert_allclose(predictive.variance, 4 * X[:, 0] ** 2 + 4 + 0.09, rtol=0.15)
     assert np.all(np.abs(predictive.mean) < 4.5 * predictive.std / np.sqrt(4000))
     assert predictive.sample().shape == (4000, 11)
+
+
+def test_the_old_name_of_the_prior_posterior_warns():
+    model = px.Model(network(1), px.priors.Gaussian(2.0), lk.Gaussian(0.3))
+    with pytest.warns(FutureWarning, match="now called px.prior_posterior"):
+        old = px.before_data(model, X)
+    means = [p.predict(X, samples=2, key=0).mean for p in (old, px.prior_posterior(model, X))]
+    np.testing.assert_array_equal(*means)
+
+
+def test_a_posterior_and_a_model_are_shown_in_a_few_lines():
+    mlp = px.networks.MLP(1, 1, (8,), key=0)
+    model = px.Model(mlp, px.priors.Gaussian(2.0), lk.Gaussian(0.3))
+    assert repr(model) == (
+        "Model(MLP of 25 weights, prior=Gaussian(scale=2), likelihood=Gaussian(noise=0.3))"
+    )
+    posterior = px.fit(model, (X, X[:, 0]), px.BayesByBackprop(), epochs=2, key=0)
+    assert repr(posterior) == (
+        "MeanFieldGaussian(\n    method=BayesByBackprop, epochs=2, steps=2,\n    weights=25,\n"
+        "    network=MLP, targets=(),\n)"
+    )
+    chains = px.fit(model, (X, X[:, 0]), px.NUTS(warmup=10, chains=2), steps=3, key=0)
+    assert "weights=25, chains=2, draws=3," in repr(chains)
+    members = px.fit(model, (X, X[:, 0]), px.DeepEnsemble(3), epochs=1, key=0)
+    assert "draws=3," in repr(members)
+    assert "interrupted" not in repr(members)
+    assert repr(px.prior_posterior(model, X)).startswith("PriorPosterior(\n    weights=25,")
 
 
 def test_same_key_same_bits():

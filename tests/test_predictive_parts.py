@@ -382,7 +382,7 @@ import resource
 import numpy as np, posterax as px
 x = np.random.default_rng(0).normal(size=(100_000, 16)).astype("float32")
 model = px.Model(px.networks.MLP(16, 10, (8,), key=0), likelihood=px.likelihoods.Categorical())
-predictive = px.before_data(model, x).predict(x, samples=1000, key=0)
+predictive = px.prior_posterior(model, x).predict(x, samples=1000, key=0)
 np.testing.assert_allclose(
     predictive.epistemic + predictive.aleatoric, predictive.total, rtol=1e-5
 )

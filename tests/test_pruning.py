@@ -70,13 +70,13 @@ def kept_of(posterior):
     network = posterior.model.network
     whole = jax.tree.map(lambda a: np.ones(a.shape, bool), network.dense().params)
     if isinstance(network, SparseNetwork):
-        whole = network.whole(jax.tree.map(np.ones_like, network.params))
+        whole = network.inner(jax.tree.map(np.ones_like, network.params))
     return flat(whole).astype(bool)
 
 
 def whole_means(posterior):
     network, mean = posterior.model.network, posterior.mu.network
-    return flat(network.whole(mean) if isinstance(network, SparseNetwork) else mean)
+    return flat(network.inner(mean) if isinstance(network, SparseNetwork) else mean)
 
 
 def sigma_of(rho):
@@ -228,7 +228,7 @@ class TestWhatStays:
                 jax.tree.map(lambda a, i=i: np.asarray(a)[0, i], p.draws.network)
                 for p in (posterior, pruned)
             )
-            found = flat(pruned.model.network.whole(after))
+            found = flat(pruned.model.network.inner(after))
             np.testing.assert_array_equal(found, flat(before) * kept)
 
     def test_a_draw_is_one_of_the_whole_network_with_zeros(self):
@@ -246,7 +246,7 @@ class TestWhatStays:
         params, outputs = three(pruned.bare())
         network = pruned.model.network
         for i in range(3):
-            dense = network.whole(jax.tree.map(lambda a, i=i: np.asarray(a)[i], params.network))
+            dense = network.inner(jax.tree.map(lambda a, i=i: np.asarray(a)[i], params.network))
             assert np.all(flat(dense)[~kept] == 0)
             assert np.all(flat(dense)[kept] != 0)
             np.testing.assert_allclose(outputs[i], forward(dense, X), rtol=1e-4, atol=1e-5)
@@ -359,7 +359,7 @@ class TestPriors:
         model = model_of(mlp((4,)), prior)
         pruned = px.prune(px.prune(mean_field(model), 0.3), 0.6)  # groups are kept twice
         masks = pruned.model.network.masks()
-        whole = pruned.model.network.whole(pruned.mu.network)
+        whole = pruned.model.network.inner(pruned.mu.network)
         total = 0.0
         for i, fan_in in enumerate((3, 4)):
             for kind, rate in (("weight", 0.7 / fan_in), ("bias", 0.7)):
@@ -726,7 +726,7 @@ def test_any_network(kind, tmp_path):
     kept = kept_of(pruned)
     assert np.all(whole_means(pruned)[~kept] == 0)
     state = model.network.state
-    zeros = pruned.model.network.whole(pruned.mu.network)
+    zeros = pruned.model.network.inner(pruned.mu.network)
     expected = model.network.apply(zeros, state, x, None, training=False)[0]
     apply = jax.jit(lambda params: pruned.model.network.apply(params, state, x, None, False)[0])
     np.testing.assert_allclose(apply(pruned.mu.network), expected, rtol=1e-5, atol=1e-6)

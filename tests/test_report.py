@@ -392,7 +392,7 @@ def test_a_plain_posterior_and_a_sample_of_many_rows():
         px.priors.Gaussian(1.0), px.likelihoods.Categorical(),
     )  # fmt: skip
     y = np.arange(2400) % 3
-    subject = make_subject(px.before_data(model, x), x, y, None, None)
+    subject = make_subject(px.prior_posterior(model, x), x, y, None, None)
     assert subject.x is None  # no table
     assert subject.classes == ["0", "1", "2"]
     assert len(subject.y) == 2000

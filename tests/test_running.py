@@ -81,16 +81,16 @@ def test_chunks_add_up_to_all_draws(name):
 @pytest.mark.usefixtures("hasty_compiler")
 def test_chunks_of_any_length_share_programs():
     """The length of chunks changes all the time: a program for each would never stop compiling."""
-    from posterax.predictive import block
+    from posterax.predictive import sampled
 
     posterior = spread_draws(*CASES["regression"])
     running = px.callbacks.RunningPredictive(X)
     for event in chunks(posterior, 8, 14):
         running(event)
-    before = block.reduce_block._cached._cache_size()
+    before = sampled.reduce_sampled._cached._cache_size()
     for event in chunks(posterior, 7, 12, 20):  # of 7, 5 and 8 draws
         running(event)
-    assert block.reduce_block._cached._cache_size() == before
+    assert sampled.reduce_sampled._cached._cache_size() == before
 
 
 def test_states_of_draws_are_padded_with_them():

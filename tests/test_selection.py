@@ -512,7 +512,7 @@ class TestPredictiveChecks:
             ({"w": jnp.zeros(3)}, lambda p, x: (x @ p["w"])[:, None]),
             px.priors.Gaussian(1.0), Gaussian(NOISE),
         )  # fmt: skip
-        prior = px.before_data(model, TRUTH.x)
+        prior = px.prior_posterior(model, TRUTH.x)
         made = prior.predict(TRUTH.x, samples=30, key=5).sample()
         p = [
             float(selection.predictive_check(prior, (TRUTH.x, y), "max", samples=64, key=k).p_value)

@@ -8,8 +8,8 @@ import optax
 import pytest
 
 import posterax as px
-from posterax.tables import spread
-from posterax.tables.standardise import Rows, standardiser
+from posterax.recalibrate.spread import measure
+from posterax.tables.standardise import Rows, held_out, standardiser
 
 FAST = {"steps": 300, "members": 2, "hidden_layer_sizes": (16,), "random_state": 0}
 rng = np.random.default_rng(0)
@@ -39,7 +39,7 @@ class TestFewDraws:
 
 def test_copies_of_a_row_are_held_out_together():
     x = np.repeat(rng.normal(size=(300, 2)), 4, axis=0)
-    held = spread.held_out(Rows(x, x[:, 0], np.ones(1200)), 0)
+    held = held_out(Rows(x, x[:, 0], np.ones(1200)), 0)
     assert 240 <= len(held) <= 244
     kept = np.setdiff1d(np.arange(1200), held)
     assert not set(map(tuple, x[held])) & set(map(tuple, x[kept]))
@@ -186,7 +186,7 @@ def test_a_mean_outside_its_interval_counts_as_a_miss():
         def quantile(self, q):
             return np.broadcast_to(np.linspace(-1, 1, len(q))[:, None], (len(q), 50))
 
-    assert spread.measure(Odd(), np.full(50, 50.0), np.ones(50)) > 1
+    assert measure(Odd(), np.full(50, 50.0), np.ones(50)) > 1
 
 
 def test_sizes_may_be_an_array():

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import posterax as px
-from posterax.tables import spread
+from posterax.recalibrate import spread
 
 FAST = {"steps": 300, "members": 2, "hidden_layer_sizes": (16,), "random_state": 0}
 

@@ -180,9 +180,9 @@ def test_sequential_updating_keeps_points():
     assert second.rho.network.layers[0].weight is None
 
 
-def test_before_data_points_are_what_they_are():
+def test_points_of_the_prior_are_what_they_are():
     model = model_of()
-    draws = px.before_data(model, X).sample(0, 3)
+    draws = px.prior_posterior(model, X).sample(0, 3)
     weight = draws.network.layers[0].weight
     np.testing.assert_array_equal(weight[0], model.parameters.network.layers[0].weight)
     assert np.ptp(np.asarray(draws.network.layers[1].weight), axis=0).min() > 0

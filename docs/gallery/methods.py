@@ -83,7 +83,7 @@ def model(kind: str) -> px.Model:
     made = px.Model(network, prior, likelihood)
     if kind != "features":
         return made
-    drawn = px.before_data(made, inputs(PLACES)).network(key=0)
+    drawn = px.prior_posterior(made, inputs(PLACES)).network(key=0)
     return px.Model(drawn, prior, likelihood, where="layers.1.*", rest="frozen")
 
 

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
         SimulatedAnnealing,
     )
     from .model import Model, Parameters
-    from .posteriors import Posterior, before_data
+    from .posteriors import Posterior, before_data, prior_posterior
     from .predictive import Predictive
     from .pruning.prune import prune
     from .selection.compare import compare
@@ -81,7 +81,7 @@ _NAMES = {
     "fitting.validation": ("Validation",),
     "infer": CLASSES,
     "model": ("Model", "Parameters"),
-    "posteriors": ("Posterior", "before_data"),
+    "posteriors": ("Posterior", "before_data", "prior_posterior"),
     "predictive": ("Predictive",),
     "pruning": ("prune",),
     "selection": ("compare",),

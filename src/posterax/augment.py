@@ -16,6 +16,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from ._util.checks import whole_number
 from ._util.tree import same_structure
@@ -24,7 +25,7 @@ from ._util.tree import same_structure
 class _OfImages(eqx.Module):
     """Applies ``change(key, images, axis)`` to every array of x that holds images."""
 
-    def __call__(self, key: jax.Array, x: Any) -> Any:
+    def __call__(self, key: jax.Array, x: PyTree) -> Any:
         """The batch with its images changed; other arrays of a tree stay as they are.
 
         In a tree every array with three or four axes is a batch of images, (N, H, W) or with
@@ -142,7 +143,7 @@ class InOrder(eqx.Module):
 
     parts: tuple[Any, ...]
 
-    def __call__(self, key: jax.Array, x: Any) -> Any:
+    def __call__(self, key: jax.Array, x: PyTree) -> Any:
         for i, part in enumerate(self.parts):
             x = part(jax.random.fold_in(key, i), x)
         return x
@@ -157,7 +158,7 @@ class Own(eqx.Module):
     def __init__(self, function: Callable[[jax.Array, Any], Any]):
         self.arrays, self.rest = eqx.partition(function, eqx.is_array)
 
-    def __call__(self, key: jax.Array, x: Any) -> Any:
+    def __call__(self, key: jax.Array, x: PyTree) -> Any:
         return eqx.combine(self.arrays, self.rest)(key, x)
 
 
@@ -189,7 +190,9 @@ def as_augment(augment: Any) -> Any:
     return Own(augment)
 
 
-def check_augment(augment: Any, x: Any, target: tuple[int, ...] = (), module: Any = None) -> None:
+def check_augment(
+    augment: Any, x: PyTree, target: tuple[int, ...] = (), module: Any = None
+) -> None:
     """Refuse an augmentation that does not give back what it took, or not what belongs to y.
 
     Args:
@@ -211,7 +214,7 @@ def check_augment(augment: Any, x: Any, target: tuple[int, ...] = (), module: An
         raise ValueError(f"augment must keep shapes and types: x is {given}, it returns {got}")
 
 
-def _check_moves(augment: Any, x: Any, target: tuple[int, ...], module: Any) -> None:
+def _check_moves(augment: Any, x: PyTree, target: tuple[int, ...], module: Any) -> None:
     """Refuse to move what would no longer fit its targets, or is no image."""
     parts = augment.parts if isinstance(augment, InOrder) else (augment,)
     moving = next((part for part in parts if isinstance(part, _OfImages)), None)

@@ -12,6 +12,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
+from jaxtyping import PyTree
 
 from ._util.checks import whole_number
 from ._util.noise import mix, noise_key
@@ -222,14 +224,14 @@ class Stream:
         self,
         start: int,
         stop: int,
-        places: int,
+        size: int,
         y_shape: tuple[int, ...],
-        dtype: Any,
+        dtype: DTypeLike,
         augment: Any = None,
     ) -> Stack:
         """Batches ``start … stop−1`` (steps count on through the epochs) on the device.
 
-        There are always ``places`` of them, the last repeated, so that all windows have one shape.
+        There are always ``size`` of them, the last repeated, so that all windows have one shape.
         """
         if start != self._next:
             self._iterator, self._next = iter(()), start - start % self.batches
@@ -243,12 +245,12 @@ class Stream:
             if self._next >= start:
                 rows.append(self._padded(part, y_shape, dtype))
             self._next += 1
-        rows += [rows[-1]] * (places - len(rows))
+        rows += [rows[-1]] * (size - len(rows))
         stacked = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *rows)
         x, y, weight = stacked
         return Stack(x, y, weight, jnp.asarray(start, jnp.int32), augment)
 
-    def _padded(self, part: Any, y_shape: tuple[int, ...], dtype: Any) -> Any:
+    def _padded(self, part: PyTree, y_shape: tuple[int, ...], dtype: DTypeLike) -> Any:
         x, y, weight = part
         missing = self.batch_size - len(y)
         weight = np.concatenate([weight, np.zeros(missing)])
@@ -260,14 +262,14 @@ class Stream:
         )
 
 
-def _not_again(batches: int, found: int) -> ValueError:
+def _not_again(batches: int, now: int) -> ValueError:
     return ValueError(
         f"data must be re-iterable: the source gave {batches} batches when it was first read and "
-        f"{found} now"
+        f"{now} now"
     )
 
 
-def _row_shapes(tree: Any) -> list[tuple[int, ...]]:
+def _row_shapes(tree: PyTree) -> list[tuple[int, ...]]:
     return [tuple(np.shape(leaf)[1:]) for leaf in jax.tree.leaves(tree)]
 
 
@@ -305,7 +307,7 @@ def unpack(data: Any, name: str = "data") -> tuple[Any, Any, Any]:
     return x, y, weight
 
 
-def as_inputs(x: Any) -> Any:
+def as_inputs(x: PyTree) -> Any:
     """A tree of inputs as arrays; a list of numbers or of such lists is one array."""
 
     def is_leaf(node: Any) -> bool:
@@ -314,7 +316,7 @@ def as_inputs(x: Any) -> Any:
     return jax.tree.map(lambda a: as_array(a, "x"), x, is_leaf=is_leaf)
 
 
-def as_array(value: Any, name: str = "x and y") -> Any:
+def as_array(value: object, name: str = "x and y") -> Any:
     """Arrays as they are; lists, data frames and series as numpy arrays."""
     if isinstance(value, jax.Array | np.ndarray):
         array = value
@@ -331,12 +333,12 @@ def as_array(value: Any, name: str = "x and y") -> Any:
     return array
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def check_finite(name: str, tree: Any) -> None:
+def check_finite(name: str, tree: PyTree) -> None:
     """Refuse NaN and infinity, with where the first one is."""
     for leaf in jax.tree.leaves(tree):
         if np.dtype(leaf.dtype).kind != "f":
@@ -367,7 +369,7 @@ def bucket(n: int) -> int:
     return 1 << (n - 1).bit_length() if n <= 8 else -(-n // step) * step
 
 
-def pad_rows(a: Any, size: int) -> Any:
+def pad_rows(a: PyTree, size: int) -> Any:
     """``a`` with its rows repeated, from the first on, until there are ``size``."""
     missing = size - len(a)
     if missing == 0:
@@ -377,14 +379,14 @@ def pad_rows(a: Any, size: int) -> Any:
     return np.concatenate([a, np.resize(a, (missing, *a.shape[1:]))])
 
 
-def cast(array: Any, dtype: Any) -> Any:
+def cast(array: Any, dtype: DTypeLike) -> Any:
     """Floating arrays to the fit's precision; integers stay (labels, uint8 images)."""
     if np.issubdtype(np.dtype(array.dtype), np.floating):
         return array.astype(dtype, copy=False)
     return array
 
 
-def float_dtype(x: Any, params: Any) -> Any:
+def float_dtype(x: PyTree, params: PyTree) -> Any:
     """float64 when the inputs are and JAX allows it, else the parameters' own type."""
     floats = [a.dtype for a in jax.tree.leaves(x) if np.issubdtype(np.dtype(a.dtype), np.floating)]
     if jax.config.read("jax_enable_x64") and any(d == np.float64 for d in floats):

@@ -3,21 +3,27 @@ r"""A model: network + prior + likelihood, and the joint density they define.
 log p(D, w) = log p(w) + Σₙ weightₙ · log p(yₙ | f(xₙ; w))
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import KeyPath
+from jax.typing import DTypeLike
+from jaxtyping import PyTree
+from numpy.typing import ArrayLike
+from numpyro.distributions import Distribution
 
 from ._util.tree import named_leaves, path_name, tree_size
 from .data import cast
 from .likelihoods import Likelihood
 from .networks import Network, as_network
+from .networks.base import module_of
 from .networks.parts import FrozenNetwork, Where, select
 from .networks.sparse import SparseNetwork, check_masks, freeze, sparse, take
-from .priors import Flat, PerWeight, Prior, Trained, as_prior, is_flat, is_prior
+from .priors import Flat, Gaussian, PerWeight, Prior, Trained, as_prior, is_flat, is_prior
 from .program.reuse import uses
 
 
@@ -66,9 +72,9 @@ class Model(eqx.Module):
 
     def __init__(
         self,
-        network: Any,
-        prior: Any = None,
-        likelihood: Any = None,
+        network: PyTree,
+        prior: Prior | Distribution | None = None,
+        likelihood: Likelihood | None = None,
         *,
         where: Where | None = None,
         rest: str = "point",
@@ -93,14 +99,13 @@ class Model(eqx.Module):
                 "likelihood must be one of px.likelihoods (Gaussian, Categorical, Bernoulli, "
                 f"Poisson, StudentT, MultivariateGaussian, From), got {type(likelihood).__name__}"
             )
-        self.prior = as_prior(_default_prior() if prior is None else prior)
+        self.prior = as_prior(Gaussian(1.0) if prior is None else prior)
         if isinstance(self.prior, Trained):
             scale = self.prior.deviations(network.params)
             self.prior = PerWeight(Parameters(network.params, None), Parameters(scale, None))
         if isinstance(self.prior, PerWeight) and isinstance(network, SparseNetwork):
-            # of a posterior of the whole network: what it says of the weights that are kept
-            trees = (self.prior.loc, self.prior.scale)
-            self.prior = PerWeight(*(t._replace(network=network.kept(t.network)) for t in trees))
+            # of a posterior of the dense network: what it says of the weights that remain
+            self.prior = self.prior.map_network(network.restrict)
         self.likelihood = likelihood
         self.compute_dtype = None if compute_dtype is None else _float_name(compute_dtype)
         # the likelihood's parameters need the shape of the targets, which the data will tell
@@ -112,7 +117,7 @@ class Model(eqx.Module):
             )
         self.priors = Parameters(priors, {})
 
-    def for_targets(self, target_shape: tuple[int, ...], dtype: Any) -> "Model":
+    def for_targets(self, target_shape: tuple[int, ...], dtype: DTypeLike) -> "Model":
         """The same model with the likelihood's parameters made, in the precision of the fit."""
         to = lambda tree: jax.tree.map(lambda a: jnp.asarray(a, dtype), tree)  # noqa: E731
         network = eqx.tree_at(lambda n: n.params, self.network, to(self.network.params))
@@ -132,27 +137,25 @@ class Model(eqx.Module):
             is_leaf=lambda node: isinstance(node, dict),
         )
 
-    def sparse(self, mask: Any) -> "Model":
+    def sparse(self, mask: PyTree) -> "Model":
         """The same model without the weights that a mask leaves out: those are the constant 0.
 
-        Unlike a model of ``px.networks.sparse`` it keeps the precision and the likelihood's
+        Unlike a model of ``px.networks.sparse`` it has the precision and the likelihood's
         parameters of the fit; see there for ``mask``.
         """
         masks = check_masks(mask, self.network)
         network = sparse(self.network, masks)
 
-        def kept(path: Any, w: jax.Array, prior: Prior) -> Prior:
-            name = path_name(path)
-            return prior.kept(w.shape, np.flatnonzero(masks[name])) if name in masks else prior
+        def restricted(path: KeyPath, w: jax.Array, prior: Prior) -> Prior:
+            mask = masks.get(path_name(path))
+            return prior if mask is None else prior.restrict(w.shape, np.flatnonzero(mask))
 
-        priors = jax.tree_util.tree_map_with_path(kept, self.network.params, self.priors.network)
+        priors = jax.tree_util.tree_map_with_path(
+            restricted, self.network.params, self.priors.network
+        )
         prior = self.prior
         if isinstance(prior, PerWeight):
-            loc, scale = (
-                tree._replace(network=take(tree.network, masks))
-                for tree in (prior.loc, prior.scale)
-            )
-            prior = PerWeight(loc, scale)
+            prior = prior.map_network(lambda tree: take(tree, masks))
         return eqx.tree_at(
             lambda m: (m.network, m.prior, m.parameters, m.priors),
             self,
@@ -167,8 +170,8 @@ class Model(eqx.Module):
     def unfolded(self) -> tuple["Model", Callable[[Parameters], Parameters]]:
         """A model whose network does no more to its weights than it must, and what was done.
 
-        That of a pruned model has all weights: its function puts those that are kept, or anything
-        else there is for each of them, in their places among zeros.
+        That of a pruned model has all weights: its function puts those that remain, or anything
+        else there is for each of them, where they belong among zeros.
         """
         inner, unfold = self.network.unfolded()
         model = eqx.tree_at(lambda m: m.network, self, inner)
@@ -181,8 +184,8 @@ class Model(eqx.Module):
     def apply(
         self,
         params: Parameters,
-        state: Any,
-        x: Any,
+        state: PyTree,
+        x: PyTree,
         key: jax.Array | None,
         training: bool,
         dropout: bool | None = None,
@@ -209,26 +212,34 @@ class Model(eqx.Module):
     def log_likelihood(
         self,
         params: Parameters,
-        x: Any,
-        y: Any,
+        x: PyTree,
+        y: ArrayLike,
         weight: Any = None,
         *,
         key: jax.Array | None = None,
-        state: Any = None,
+        state: PyTree = None,
     ) -> jax.Array:
         """Σₙ weightₙ · log p(yₙ | xₙ, w)."""
         per_example = self.pointwise(params, x, y, key=key, state=state)
         return jnp.sum(per_example if weight is None else weight * per_example)
 
     def pointwise(
-        self, params: Parameters, x: Any, y: Any, *, key: jax.Array | None = None, state: Any = None
+        self,
+        params: Parameters,
+        x: PyTree,
+        y: ArrayLike,
+        *,
+        key: jax.Array | None = None,
+        state: PyTree = None,
     ) -> jax.Array:
         """log p(yₙ | xₙ, w) of each example, the network in prediction mode."""
         state = self.network.state if state is None else state
         outputs, _ = self.apply(params, state, x, key, training=False)
         return self.likelihood_of(params, outputs, x, y)
 
-    def likelihood_of(self, params: Parameters, outputs: jax.Array, x: Any, y: Any) -> jax.Array:
+    def likelihood_of(
+        self, params: Parameters, outputs: jax.Array, x: PyTree, y: ArrayLike
+    ) -> jax.Array:
         """log p(yₙ | outputsₙ) of each example."""
         _, side = self.likelihood.split(x)
         y = jnp.asarray(y)
@@ -236,21 +247,29 @@ class Model(eqx.Module):
         y = y.reshape(len(y), *self.likelihood.check(outputs.shape, y))
         return self.likelihood.log_prob(outputs, y, params.likelihood, side)
 
-    def log_joint(self, params: Parameters, x: Any, y: Any, weight: Any = None) -> jax.Array:
+    def log_joint(
+        self, params: Parameters, x: PyTree, y: ArrayLike, weight: Any = None
+    ) -> jax.Array:
         """log p(D, w) = log p(w) + log p(D | w)."""
         return self.log_prior(params) + self.log_likelihood(params, x, y, weight)
 
     def sample_prior(self, key: jax.Array) -> Parameters:
         """One draw of all parameters from the prior."""
-        leaves, treedef = jax.tree.flatten(self.priors, is_leaf=is_prior)
-        values = jax.tree.leaves(self.parameters)
-        keys = jax.random.split(key, len(leaves))
-        drawn = [
+        priors, values = self.prior_of_each(), jax.tree.leaves(self.parameters)
+        keys = jax.random.split(key, len(priors))
+        return self.tree_of(
             # what has no prior is what it is
             value if is_flat(prior) else prior.sample(k, value.shape, value.dtype)
-            for prior, value, k in zip(leaves, values, keys, strict=True)
-        ]
-        return jax.tree.unflatten(treedef, drawn)
+            for prior, value, k in zip(priors, values, keys, strict=True)
+        )
+
+    def prior_of_each(self) -> list[Prior]:
+        """The prior of every array of the parameters, in order."""
+        return jax.tree.leaves(self.priors, is_leaf=is_prior)
+
+    def tree_of(self, leaves: Iterable[Any]) -> Parameters:
+        """A tree like the parameters with one value, or ``None``, for every array, in order."""
+        return jax.tree.unflatten(jax.tree.structure(self.priors, is_leaf=is_prior), leaves)
 
     def bayesian(self, tree: Parameters) -> Parameters:
         """A tree like the parameters with ``None`` for those that are points."""
@@ -271,7 +290,7 @@ class Model(eqx.Module):
         names = list(named_leaves(self.bayesian(self.parameters).network))
         return names, "none" if len(names) == len(jax.tree.leaves(self.network.params)) else "point"
 
-    def output_shape(self, x: Any) -> tuple[int, ...]:
+    def output_shape(self, x: PyTree) -> tuple[int, ...]:
         """The shape of the outputs for inputs ``x``, or an error that says why they do not fit."""
         inputs, side = self.likelihood.split(x)
         shapes = [np.shape(leaf) for leaf in jax.tree.leaves(inputs)]
@@ -279,7 +298,8 @@ class Model(eqx.Module):
         if not shapes or any(len(shape) == 0 or shape[0] != shapes[0][0] for shape in shapes):
             raise ValueError(f"x must have one row per example, got shape {shown or 'of nothing'}")
         n = shapes[0][0]
-        probe = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, _canonical(a)), inputs)
+        canonical = jax.dtypes.canonicalize_dtype
+        probe = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, canonical(a.dtype)), inputs)
         try:
             shape = self.network.output_shape(probe)
         except (TypeError, ValueError) as error:
@@ -297,7 +317,7 @@ class Model(eqx.Module):
             )
         return shape
 
-    def check(self, x: Any, y: Any, values: Any = None) -> tuple[int, ...]:
+    def check(self, x: PyTree, y: ArrayLike, values: Any = None) -> tuple[int, ...]:
         """Check that network, likelihood and data fit; returns the shape of one target.
 
         ``values`` are all targets where ``y`` is only the first batch of them.
@@ -311,7 +331,18 @@ class Model(eqx.Module):
         """A hash of the network's tree, to recognise it when a file is loaded."""
         return self.network.fingerprint()
 
-    def summary(self, x: Any = None) -> str:
+    def __repr__(self) -> str:
+        parts = [describe(part) for part in (self.prior, self.likelihood)]
+        prior, likelihood = (part if len(part) <= 60 else part.split("(")[0] for part in parts)
+        weights = f"{self.network_name()} of {tree_size(self.parameters):,} weights"
+        return f"Model({weights}, prior={prior}, likelihood={likelihood})"
+
+    def network_name(self) -> str:
+        """The class of the network, as it was given where that is known."""
+        module = module_of(self.network)
+        return type(self.network if module is None else module).__name__
+
+    def summary(self, x: PyTree = None) -> str:
         """A table of the parameters, their priors, and how many numbers inference will hold.
 
         Args:
@@ -331,20 +362,17 @@ class Model(eqx.Module):
             network.layers.0.bias    8      Gaussian(scale=1)        8  other: sampled
             ...
         """
-        priors = named_leaves(self.priors, is_leaf=is_prior)
-        use = {} if x is None else {"parameter": "use", **_uses(self, x)}
+        leaves = jax.tree_util.tree_leaves_with_path(self.parameters)
+        use = {} if x is None else {"parameter": "  use", **_uses(self, x)}
         rows = [("parameter", "shape", "prior", "weights")]
-        for path, leaf in jax.tree_util.tree_leaves_with_path(self.parameters):
-            name = path_name(path)
+        for (path, leaf), prior in zip(leaves, self.prior_of_each(), strict=True):
             shape = " × ".join(map(str, leaf.shape)) or "scalar"
-            rows.append((name, shape, describe(priors[name]), f"{leaf.size:,}"))
-        widths = [max(len(row[i]) for row in rows) for i in range(4)]
+            rows.append((path_name(path), shape, describe(prior), f"{leaf.size:,}"))
+        a, b, c, d = (max(map(len, column)) for column in zip(*rows, strict=True))
         lines = [
-            f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c:<{widths[2]}}  {d:>{widths[3]}}"
-            for a, b, c, d in rows
+            f"{name:<{a}}  {shape:<{b}}  {prior:<{c}}  {size:>{d}}{use.get(name, '')}"
+            for name, shape, prior, size in rows
         ]
-        if use:
-            lines = [f"{line}  {use[row[0]]}" for line, row in zip(lines, rows, strict=True)]
         rule = "-" * max(map(len, lines))
         total, frozen = tree_size(self.parameters), tree_size(self.network.frozen())
         points = self.bayesian_size < total
@@ -359,30 +387,25 @@ class Model(eqx.Module):
         )
 
 
-def _uses(model: Model, x: Any) -> dict[str, str]:
+_USES = {
+    "product": "product (local, flipout)", "loop": "in a loop: sampled", "unused": "unused",
+}  # fmt: skip
+
+
+def _uses(model: Model, x: PyTree) -> dict[str, str]:
     """By name: how the network uses each parameter for inputs ``x``, in words."""
     model.output_shape(x)  # says what is wrong where x does not fit
-    words = {
-        "product": "product (local, flipout)",
-        "loop": "in a loop: sampled",
-        "unused": "unused",
-    }
-
     inner, unfold = model.unfolded()
 
-    def network(weights: Any, x: Any, state: Any) -> Any:
+    def network(weights: PyTree, x: PyTree, state: PyTree) -> Any:
         return inner.apply(Parameters(weights, None), state, x, jax.random.key(0), training=True)
 
-    found = uses(network, unfold(model.parameters).network, x, model.network.state)
+    kinds = uses(network, unfold(model.parameters).network, x, model.network.state)
     own = jax.tree.map(lambda _: "likelihood", model.parameters.likelihood)
-    named = named_leaves(Parameters(found, own))
-    uncertain = {
-        name: not is_flat(prior)
-        for name, prior in named_leaves(model.priors, is_leaf=is_prior).items()
-    }
+    leaves = jax.tree_util.tree_leaves_with_path(Parameters(kinds, own))
     return {
-        name: words.get(kind, f"{kind}: sampled") if uncertain[name] else "point"
-        for name, kind in named.items()
+        path_name(path): "  point" if is_flat(prior) else "  " + _USES.get(kind, f"{kind}: sampled")
+        for (path, kind), prior in zip(leaves, model.prior_of_each(), strict=True)
     }
 
 
@@ -402,23 +425,12 @@ def describe(module: eqx.Module) -> str:
     return f"{type(module).__name__}({', '.join(parts)})"
 
 
-def _canonical(a: Any) -> Any:
-    return jax.dtypes.canonicalize_dtype(a.dtype)
-
-
-def _float_name(dtype: Any) -> str:
+def _float_name(dtype: DTypeLike) -> str:
     try:
-        found = np.dtype(dtype)
+        if jnp.issubdtype(np.dtype(dtype), jnp.floating):
+            return np.dtype(dtype).name
     except TypeError:
-        found = np.dtype(bool)
-    if not jnp.issubdtype(found, jnp.floating):
-        raise ValueError(
-            f"compute_dtype must be a type of floats such as 'bfloat16', got {str(dtype)[:40]!r}"
-        )
-    return found.name
-
-
-def _default_prior() -> Prior:
-    from .priors import Gaussian
-
-    return Gaussian(1.0)
+        pass
+    raise ValueError(
+        f"compute_dtype must be a type of floats such as 'bfloat16', got {str(dtype)[:40]!r}"
+    )

@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+from jax.typing import ArrayLike
+from jaxtyping import PyTree
 
 from ._util.checks import above_zero, fraction
 from ._util.keys import KeyLike, as_key
@@ -91,13 +93,13 @@ def ivon(
     delta = prior_precision / data_size
     first = hessian_init + delta
 
-    def init(params: Any) -> IVONState:
+    def init(params: PyTree) -> IVONState:
         zeros = jax.tree.map(jnp.zeros_like, params)
         precision = jax.tree.map(lambda p: jnp.full_like(p, first), params)
         size = jnp.asarray(data_size, float)
         return IVONState(jnp.zeros((), jnp.int32), zeros, precision, _nothing(params), size)
 
-    def update(grads: Any, state: IVONState, params: Any = None) -> tuple[Any, IVONState]:
+    def update(grads: PyTree, state: IVONState, params: PyTree = None) -> tuple[Any, IVONState]:
         if params is None:
             raise ValueError("ivon: update needs the parameters: update(grads, state, params)")
         momentum = jax.tree.map(lambda g, new: b1 * g + (1 - b1) * new, state.momentum, grads)
@@ -117,7 +119,7 @@ def ivon(
     return optax.GradientTransformation(init, update)
 
 
-def draw_weights(key: KeyLike, params: Any, state: Any) -> tuple[Any, Any]:
+def draw_weights(key: KeyLike, params: PyTree, state: PyTree) -> tuple[Any, Any]:
     """w ~ N(params, 1/(λ s)), where the next gradient is to be taken; the state remembers it.
 
     ``state`` may also be that of an ``optax.chain`` with ``ivon`` in it.
@@ -139,7 +141,7 @@ def draw_weights(key: KeyLike, params: Any, state: Any) -> tuple[Any, Any]:
     return drawn, replaced
 
 
-def deviations(state: Any) -> Any:
+def deviations(state: PyTree) -> Any:
     """σ = 1/√(λ s) of every weight.
 
     Example:
@@ -154,11 +156,11 @@ def deviations(state: Any) -> Any:
     return jax.tree.map(lambda s: deviation(s, own.data_size), own.precision)
 
 
-def _is_own(part: Any) -> bool:
+def _is_own(part: PyTree) -> bool:
     return isinstance(part, IVONState)
 
 
-def _nothing(params: Any) -> Any:
+def _nothing(params: PyTree) -> Any:
     """No draw yet: a step without one must not go unseen."""
     return jax.tree.map(lambda p: jnp.full_like(p, jnp.nan), params)
 
@@ -166,12 +168,14 @@ def _nothing(params: Any) -> Any:
 # -- for one array, shared with ``px.IVON``
 
 
-def deviation(s: jax.Array, data_size: Any) -> jax.Array:
+def deviation(s: jax.Array, data_size: ArrayLike) -> jax.Array:
     """σ = 1/√(λ s)."""
     return jax.lax.rsqrt(jnp.asarray(data_size, s.dtype) * s)
 
 
-def next_precision(s: jax.Array, product: jax.Array, data_size: Any, delta: Any, rho: Any) -> Any:
+def next_precision(
+    s: jax.Array, product: jax.Array, data_size: ArrayLike, delta: ArrayLike, rho: ArrayLike
+) -> Any:
     """s (1 + u + ½u²) with u = ρ (ŝ − s)/s and ŝ = λ s ĝ (w − m) + δ; ``product`` is ĝ (w − m)."""
     data_size, delta, rho = (jnp.asarray(a, s.dtype) for a in (data_size, delta, rho))
     u = rho * (data_size * product + delta / s - 1)
@@ -179,7 +183,7 @@ def next_precision(s: jax.Array, product: jax.Array, data_size: Any, delta: Any,
 
 
 def newton_step(
-    g: jax.Array, s: jax.Array, pull: Any, rate: Any, debias: Any, clip: Any
+    g: jax.Array, s: jax.Array, pull: ArrayLike, rate: ArrayLike, debias: ArrayLike, clip: ArrayLike
 ) -> jax.Array:
     """−α clip((g / (1 − β₁ᵗ) + pull) / s, ±ξ), where ``pull`` is the prior's gradient."""
     rate, debias, clip = (jnp.asarray(a, s.dtype) for a in (rate, debias, clip))

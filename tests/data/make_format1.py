@@ -66,7 +66,7 @@ def posteriors():
     yield "Enumerated", fit(px.Enumeration(), small_on_a_grid())
     yield "Factorized", fit(px.BlackBoxVI(samples=2), model(GRID))
     yield "Point", fit(px.MaximumAPosteriori(), model(px.priors.ScaleMixture(0.5, 1.0, 0.1)))
-    yield "PriorPosterior", px.before_data(model(px.priors.Laplace(0.5)), X)
+    yield "PriorPosterior", px.prior_posterior(model(px.priors.Laplace(0.5)), X)
     first = fit(BBB)
     yield "classes", fit(BBB, model(px.priors.ByPart({"*.weight": NORMAL}, px.priors.Flat()),
                                     px.likelihoods.Categorical(),
@@ -77,7 +77,7 @@ def posteriors():
     trained = fit(px.MaximumAPosteriori()).network()
     yield "frozen", fit(px.Conjugate(), model(network=trained, where="layers.1.*", rest="frozen"))
     signal = px.networks.TemporalConvNet(2, 1, (2,), 2, key=0)
-    yield "sequences", px.before_data(model(network=signal), X.reshape(4, 3, 2))
+    yield "sequences", px.prior_posterior(model(network=signal), X.reshape(4, 3, 2))
 
 
 def estimators():

@@ -8,9 +8,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 
-def settings_fingerprint(tree: Any, numbers_of: Any = None) -> str:
+def settings_fingerprint(tree: PyTree, numbers_of: PyTree = None) -> str:
     """A hash of a prior, a likelihood or other settings: what they are, and their numbers.
 
     ``numbers_of`` is the tree without those that do not count.
@@ -37,7 +38,7 @@ def optimizer_fingerprint(optimizer: Any) -> list[float] | None:
     return moves
 
 
-def data_fingerprint(tree: Any) -> str:
+def data_fingerprint(tree: PyTree) -> str:
     """A hash of the data's content."""
     digest = hashlib.blake2b(digest_size=16)
     for leaf in jax.tree.leaves(tree):

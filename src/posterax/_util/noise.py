@@ -13,6 +13,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
+from jaxtyping import PyTree
 
 from .jax_names import define_prng_impl
 from .special import normal_from_bits
@@ -101,14 +103,14 @@ def _fast_dtype() -> Any:
     return jax.random.key(0, impl=IMPLEMENTATION).dtype
 
 
-def standard_normal(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+def standard_normal(key: jax.Array, shape: tuple[int, ...], dtype: DTypeLike) -> jax.Array:
     """Independent N(0, 1) noise of one stream."""
     if jnp.dtype(dtype).itemsize > 4:
         return jax.random.normal(key, shape, dtype)
     return normal_from_bits(jax.random.bits(key, shape, jnp.uint32)).astype(dtype)
 
 
-def standard_normal_like(key: jax.Array, tree: Any) -> Any:
+def standard_normal_like(key: jax.Array, tree: PyTree) -> Any:
     """Independent N(0, 1) noise in the shape of a tree, a stream of its own for every leaf."""
     key = noise_key(key)
     leaves, treedef = jax.tree.flatten(tree)

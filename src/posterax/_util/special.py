@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 # log(1 + u)/u as a polynomial in u on [0, 1]
 _LOG1P = (
@@ -52,7 +53,7 @@ def softplus(x: jax.Array) -> jax.Array:
 
 
 @softplus.defjvp
-def _(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+def _(primals: PyTree, tangents: PyTree) -> tuple[jax.Array, jax.Array]:
     value, slope = softplus_and_slope(primals[0])
     return value, slope * tangents[0]
 

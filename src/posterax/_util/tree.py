@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
+from jaxtyping import PyTree
 
 
 def path_name(path: tuple[Any, ...]) -> str:
@@ -18,7 +19,7 @@ def path_name(path: tuple[Any, ...]) -> str:
     return jtu.keystr(path, simple=True, separator=".")
 
 
-def named_leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> dict[str, Any]:
+def named_leaves(tree: PyTree, is_leaf: Callable[[Any], bool] | None = None) -> dict[str, Any]:
     """Leaves by name, in tree order.
 
     Example:
@@ -30,18 +31,18 @@ def named_leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> dic
     return {path_name(path): leaf for path, leaf in leaves}
 
 
-def same_structure(a: Any, b: Any) -> bool:
+def same_structure(a: PyTree, b: PyTree) -> bool:
     """Whether two trees have the same shape, leaves aside."""
     one: Any = jtu.tree_structure(a)
     return bool(one == jtu.tree_structure(b))
 
 
-def tree_size(tree: Any) -> int:
+def tree_size(tree: PyTree) -> int:
     """Number of scalars in all array leaves."""
     return sum(int(np.prod(np.shape(leaf))) for leaf in jax.tree.leaves(tree))
 
 
-def tree_bytes(tree: Any) -> int:
+def tree_bytes(tree: PyTree) -> int:
     """Bytes of all array leaves (arrays or their abstract shapes)."""
     return sum(
         int(np.prod(leaf.shape)) * np.dtype(_plain_dtype(leaf)).itemsize
@@ -50,17 +51,17 @@ def tree_bytes(tree: Any) -> int:
     )
 
 
-def _plain_dtype(leaf: Any) -> Any:
+def _plain_dtype(leaf: PyTree) -> Any:
     # a typed key holds two uint32
     return np.uint64 if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf.dtype
 
 
-def is_key(leaf: Any) -> bool:
+def is_key(leaf: PyTree) -> bool:
     """Whether a leaf is a typed JAX key array."""
     return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def to_host(tree: Any) -> Any:
+def to_host(tree: PyTree) -> Any:
     """Copy a tree to numpy arrays (typed keys stay: they have no numpy form)."""
     return jax.tree.map(lambda a: a if is_key(a) else np.array(a), tree)
 

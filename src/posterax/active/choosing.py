@@ -55,7 +55,7 @@ def pick(
         array([1, 2])
         >>> model = px.Model(px.networks.MLP(1, 1, (8,), key=0), None, px.likelihoods.Gaussian(0.1))
         >>> x = np.linspace(0, 5, 6)[:, None].astype("float32")
-        >>> px.active.pick(px.before_data(model, x).predict(x, key=0), 1)
+        >>> px.active.pick(px.prior_posterior(model, x).predict(x, key=0), 1)
         array([5])
     """
     n = whole_number("n", n)

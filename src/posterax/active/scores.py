@@ -41,7 +41,7 @@ def bald(predictive: Any) -> np.ndarray:
         ...     px.networks.MLP(1, 3, (8,), key=0), likelihood=px.likelihoods.Categorical()
         ... )
         >>> x = np.array([[0.1], [9.0]], "float32")
-        >>> near, far = px.active.bald(px.before_data(model, x).predict(x, key=0))
+        >>> near, far = px.active.bald(px.prior_posterior(model, x).predict(x, key=0))
         >>> bool(near < far)
         True
 
@@ -116,7 +116,7 @@ def variance(predictive: Any, part: str = "epistemic") -> np.ndarray:
         >>> import posterax as px
         >>> model = px.Model(px.networks.MLP(1, 1, (8,), key=0), None, px.likelihoods.Gaussian(0.1))
         >>> x = np.array([[0.1], [9.0]], "float32")
-        >>> near, far = px.active.variance(px.before_data(model, x).predict(x, key=0))
+        >>> near, far = px.active.variance(px.prior_posterior(model, x).predict(x, key=0))
         >>> bool(near < far)
         True
     """

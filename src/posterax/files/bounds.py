@@ -11,13 +11,15 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
 from .._util.tree import named_leaves, path_name, same_structure
 from ..errors import CheckpointError
+from ..model import Model
 from ..posteriors import Enumerated, Posterior
 from ..predictive import Targets
-from ..priors import Grid, is_prior
-from .container import shortened
+from ..priors import Grid
+from .container import Arrays, shortened
 
 UNSTORED = 2**24  # numbers that may be made for a file that does not hold them: 64 MiB of float32
 PER_BYTE = 8 * 1032  # weights that one byte of a mask can speak of: bits, deflated at the most
@@ -48,10 +50,10 @@ def field(node: Any, name: str, *kinds: Any, path: Path) -> Any:
 
 def texts(node: Any, name: str, path: Path) -> list[str]:
     """An entry that is a list of names."""
-    found = field(node, name, list, path=path)
-    if not all(isinstance(text, str) for text in found):
+    names = field(node, name, list, path=path)
+    if not all(isinstance(text, str) for text in names):
         raise CheckpointError(f"{path}: {name!r} in its header must be a list of names")
-    return found
+    return names
 
 
 def named(known: dict[str, Any], node: Any, what: str, path: Path) -> Any:
@@ -75,8 +77,8 @@ def float_type(header: dict[str, Any], path: Path) -> Any:
 def target_shapes(header: dict[str, Any], path: Path) -> Targets:
     """The two shapes of a target."""
     shapes = field(header, "targets", list, path=path)
-    whole = lambda d: type(d) is int and 0 < d < 2**31  # noqa: E731
-    good = all(isinstance(s, list) and len(s) <= 8 and all(map(whole, s)) for s in shapes)
+    valid = lambda d: type(d) is int and 0 < d < 2**31  # noqa: E731
+    good = all(isinstance(s, list) and len(s) <= 8 and all(map(valid, s)) for s in shapes)
     if len(shapes) != 2 or not good or math.prod(shapes[1]) > UNSTORED:
         raise CheckpointError(f"{path}: targets cannot have the shapes {shortened(shapes)}")
     given, inner = map(tuple, shapes)
@@ -102,21 +104,16 @@ def check_config(config: Any, most: int, path: Path) -> dict[str, Any]:
     return config
 
 
-def check_size(what: str, tree: Any, arrays: dict[str, np.ndarray], path: Path) -> None:
+def check_size(what: str, tree: PyTree, arrays: Arrays, path: Path) -> None:
     """Refuse to make far more numbers than the file holds; ``tree`` is of arrays or shapes."""
     asked = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(tree) if hasattr(leaf, "shape"))
     # of weights that were pruned the file holds a mask
-    masks = [arrays[f"mask/{n}"] for n in named_leaves(_weights(tree)) if f"mask/{n}" in arrays]
+    names = named_leaves(getattr(tree, "params", ()))
+    masks = [arrays[f"mask/{name}"] for name in names if f"mask/{name}" in arrays]
     check_count(what, asked, arrays, path, masked=PER_BYTE * sum(mask.nbytes for mask in masks))
 
 
-def _weights(tree: Any) -> Any:
-    return getattr(tree, "params", ())
-
-
-def check_count(
-    what: str, asked: int, arrays: dict[str, np.ndarray], path: Path, masked: int = 0
-) -> None:
+def check_count(what: str, asked: int, arrays: Arrays, path: Path, masked: int = 0) -> None:
     """Refuse to make far more numbers than the file holds; ``masked`` may be zeros of masks."""
     held = numbers_held(arrays)
     if asked > UNSTORED + held + masked:
@@ -125,7 +122,7 @@ def check_count(
         )
 
 
-def numbers_held(arrays: dict[str, np.ndarray]) -> int:
+def numbers_held(arrays: Arrays) -> int:
     """How many numbers a file holds."""
     return sum(array.size for array in arrays.values())
 
@@ -145,25 +142,24 @@ def check_posterior(posterior: Posterior, path: Path) -> None:
         first = jax.tree.map(lambda a: a[0], ids)
         return posterior.parameters(first), posterior.network_state(first)
 
-    found = jax.eval_shape(draw, jax.ShapeDtypeStruct((), jax.random.key(0).dtype))
+    drawn = jax.eval_shape(draw, jax.ShapeDtypeStruct((), jax.random.key(0).dtype))
     model = posterior.model
     expected = jax.eval_shape(lambda: (model.parameters, model.network.state))
-    if not same_structure(found, expected):
+    if not same_structure(drawn, expected):
         raise CheckpointError(f"{path}: its draws have other parts than the model")
-    pairs = zip(jax.tree_util.tree_leaves_with_path(found), jax.tree.leaves(expected), strict=True)
-    for (place, one), like in pairs:
+    pairs = zip(jax.tree_util.tree_leaves_with_path(drawn), jax.tree.leaves(expected), strict=True)
+    for (leaf, one), like in pairs:
         if one.shape != like.shape:
             raise CheckpointError(
-                f"{path}: a draw of {path_name(place)} has the shape {one.shape}, and the model "
+                f"{path}: a draw of {path_name(leaf)} has the shape {one.shape}, and the model "
                 f"needs {like.shape}"
             )
 
 
-def _check_priors(model: Any, path: Path) -> None:
+def _check_priors(model: Model, path: Path) -> None:
     """A prior's numbers are one for all weights of an array, or one for each."""
-    priors = jax.tree.leaves(model.priors, is_leaf=is_prior)
     leaves = jax.tree_util.tree_leaves_with_path(model.parameters)
-    for prior, (place, w) in zip(priors, leaves, strict=True):
+    for prior, (leaf, w) in zip(model.prior_of_each(), leaves, strict=True):
         if isinstance(prior, Grid):  # its numbers belong to no weight
             continue
         for shape in map(np.shape, jax.tree.leaves(prior)):
@@ -171,12 +167,12 @@ def _check_priors(model: Any, path: Path) -> None:
             pairs = zip(shape, w.shape[max(front, 0) :], strict=front >= 0)
             if front < 0 or any(a not in (1, b) for a, b in pairs):
                 raise CheckpointError(
-                    f"{path}: the prior of {path_name(place)} has numbers of the shape {shape}, "
+                    f"{path}: the prior of {path_name(leaf)} has numbers of the shape {shape}, "
                     f"and its weights have {w.shape}"
                 )
 
 
-def check_outputs(model: Any, targets: Targets, path: Path) -> None:
+def check_outputs(model: Model, targets: Targets, path: Path) -> None:
     """Refuse a network of posterax's whose outputs are not those that its likelihood needs."""
     module = getattr(model.network.dense(), "static", None)
     wide = getattr(module, "out_size", None)
@@ -193,8 +189,8 @@ def check_outputs(model: Any, targets: Targets, path: Path) -> None:
 def _check_states(posterior: Enumerated, path: Path) -> None:
     """As many probabilities as the grids have states."""
     sizes = [leaf.size for leaf in jax.tree.leaves(posterior.model.parameters)]
-    grids = jax.tree.leaves(posterior.model.priors, is_leaf=is_prior)
     held = np.shape(posterior.log_probs)
+    grids: list[Any] = posterior.model.prior_of_each()
     bits = sum(size * math.log2(len(grid)) for grid, size in zip(grids, sizes, strict=True))
     if bits > 40 or held != (round(2**bits),):
         raise CheckpointError(f"{path}: probabilities of {held} states, where 2^{bits:g} belong")

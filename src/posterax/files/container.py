@@ -6,11 +6,12 @@ import platform
 import re
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
@@ -19,12 +20,14 @@ from .._util.tree import is_key, path_name
 from .._version import __version__
 from ..errors import CheckpointError
 
+Arrays: TypeAlias = dict[str, np.ndarray]
+
 FORMAT = 1
 # bounds of the JSON header, so that reading it takes little memory whatever it says
 HEADER_CHARACTERS, HEADER_NODES, HEADER_DEPTH = 2**24, 10**6, 100
 
 
-def pack(tree: Any, prefix: str) -> dict[str, np.ndarray]:
+def pack(tree: PyTree, prefix: str) -> Arrays:
     """The arrays of a tree by name; typed keys as their data."""
     arrays = {}
     for i, (path, leaf) in enumerate(jax.tree_util.tree_leaves_with_path(tree)):
@@ -33,7 +36,7 @@ def pack(tree: Any, prefix: str) -> dict[str, np.ndarray]:
     return arrays
 
 
-def unpack(template: Any, arrays: dict[str, np.ndarray], prefix: str, path: Path) -> Any:
+def unpack(template: PyTree, arrays: Arrays, prefix: str, path: Path) -> Any:
     """The tree again, checked against the names, shapes and types of a template."""
     names = names_of(template, arrays, prefix, path)
     leaves, treedef = jax.tree.flatten(template)
@@ -42,19 +45,19 @@ def unpack(template: Any, arrays: dict[str, np.ndarray], prefix: str, path: Path
     )
 
 
-def names_of(template: Any, arrays: dict[str, np.ndarray], prefix: str, path: Path) -> list[str]:
+def names_of(template: PyTree, arrays: Arrays, prefix: str, path: Path) -> list[str]:
     """The names of a tree's arrays in a file, in the order of a template's leaves."""
     names = sorted(name for name in arrays if name.startswith(f"{prefix}/"))
-    places = [path_name(place) for place, _ in jax.tree_util.tree_leaves_with_path(template)]
-    if len(names) != len(places):
+    wanted = [path_name(leaf) for leaf, _ in jax.tree_util.tree_leaves_with_path(template)]
+    if len(names) != len(wanted):
         raise CheckpointError(
             f"{path}: {shortened(prefix)} has {len(names)} arrays where the model needs "
-            f"{len(places)}"
+            f"{len(wanted)}"
         )
-    for name, place in zip(names, places, strict=True):
+    for name, other in zip(names, wanted, strict=True):
         # the first files had the names of Flax's variables with their attribute
-        if name.split("/", 2)[-1].removesuffix(".value") != place.removesuffix(".value"):
-            raise CheckpointError(f"{path}: {shortened(name)} where {place} belongs")
+        if name.split("/", 2)[-1].removesuffix(".value") != other.removesuffix(".value"):
+            raise CheckpointError(f"{path}: {shortened(name)} where {other} belongs")
     return names
 
 
@@ -88,7 +91,7 @@ def circumstances() -> dict[str, str]:
     }
 
 
-def write(path: Path, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
+def write(path: Path, arrays: Arrays, header: dict[str, Any]) -> None:
     """Write arrays and a JSON header to one file: whole, or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
@@ -106,7 +109,7 @@ def write(path: Path, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> 
         partial.unlink(missing_ok=True)
 
 
-def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def read(path: Path) -> tuple[Arrays, dict[str, Any]]:
     """Arrays and header of a file; loading runs no code."""
     if path.is_dir():
         raise CheckpointError(f"{path}: is a directory, not a posterax file")
@@ -125,10 +128,10 @@ def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         raise CheckpointError(
             f"{path}: not a posterax file, or damaged ({shortened(error)})"
         ) from error
-    found = header.get("format") if isinstance(header, dict) else None
-    if type(found) is not int or found != FORMAT:
+    version = header.get("format") if isinstance(header, dict) else None
+    if type(version) is not int or version != FORMAT:
         raise CheckpointError(
-            f"{path}: format version {shortened(found)}, this posterax ({__version__}) reads "
+            f"{path}: format version {shortened(version)}, this posterax ({__version__}) reads "
             f"{FORMAT}"
         )
     if metadata.get("digest") != _digest(text, arrays):
@@ -147,23 +150,23 @@ def _check_header(text: str) -> Any:
             f"a header of {len(text):,} characters and {nodes:,} entries, more than "
             f"{HEADER_CHARACTERS:,} and {HEADER_NODES:,}"
         )
-    found = json.loads(text)
-    level, depth = [found], 0
+    header = json.loads(text)
+    level, depth = [header], 0
     while level:
         inside = [list(v.values()) if isinstance(v, dict) else v for v in level]
         level = [v for values in inside if isinstance(values, list) for v in values]
         depth += 1
         if depth > HEADER_DEPTH:
             raise ValueError(f"a header nested deeper than {HEADER_DEPTH} levels")
-    return found
+    return header
 
 
-def _digest(header: str, arrays: dict[str, np.ndarray]) -> str:
+def _digest(header: str, arrays: Arrays) -> str:
     """A hash of all a file holds: a disk's or a network's flipped bit must not become a weight."""
     return settings_fingerprint([header, sorted(arrays)]) + data_fingerprint(arrays)
 
 
-def shortened(value: Any) -> str:
+def shortened(value: object) -> str:
     """A value in one line of at most 80 characters.
 
     Example:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
+from jax.typing import DTypeLike
 
 from .. import networks, priors
 from .._util.tree import named_leaves
@@ -14,7 +14,7 @@ from ..networks.parts import FrozenNetwork
 from ..networks.sparse import SparseNetwork, pack_bits, unpack_bits
 from ..predictive import Targets
 from .bounds import check_outputs, field, texts
-from .container import pack, shortened
+from .container import Arrays, pack, shortened
 from .named import (
     LIKELIHOODS,
     as_call,
@@ -28,7 +28,7 @@ from .nodes import like, only
 from .recognise import bayesian_parts, is_network
 
 
-def describe_model(model: Model, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+def describe_model(model: Model, arrays: Arrays) -> dict[str, Any]:
     """A model in JSON; arrays that its parts have are added to ``arrays``."""
     whole, network = model.network.dense(), None
     fingerprint = whole.fingerprint()
@@ -61,11 +61,7 @@ def describe_model(model: Model, arrays: dict[str, np.ndarray]) -> dict[str, Any
 
 
 def make_model(
-    header: dict[str, Any],
-    arrays: dict[str, np.ndarray],
-    targets: Targets,
-    dtype: Any,
-    path: Path,
+    header: dict[str, Any], arrays: Arrays, targets: Targets, dtype: DTypeLike, path: Path
 ) -> Model:
     """The model that a header names."""
     stored = header["model"]
@@ -109,7 +105,7 @@ def make_model(
     return Model(plain.network, priors.PerWeight(loc, scale), likelihood, **options)
 
 
-def make_sparse(model: Model, arrays: dict[str, np.ndarray], path: Path) -> Model:
+def make_sparse(model: Model, arrays: Arrays, path: Path) -> Model:
     """The model without the weights that the file's were pruned of."""
     whole = named_leaves(model.network.dense().params)
     stored = {

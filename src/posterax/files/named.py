@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import equinox as eqx
@@ -13,31 +14,20 @@ from .._methods import CLASSES
 from ..errors import CheckpointError
 from ..infer.base import Method
 from .bounds import LAYERS, check_config, check_size, field, named
-from .container import shortened
+from .container import Arrays, shortened
 
-_PRIORS = {
-    c.__name__: c
-    for c in (
-        priors.Flat,
-        priors.Gaussian,
-        priors.Grid,
-        priors.Hierarchical,
-        priors.Laplace,
-        priors.ScaleMixture,
-    )
-}
-LIKELIHOODS = {
-    c.__name__: c
-    for c in (
-        likelihoods.Gaussian,
-        likelihoods.StudentT,
-        likelihoods.MultivariateGaussian,
-        likelihoods.Categorical,
-        likelihoods.Bernoulli,
-        likelihoods.Poisson,
-    )
-}
-METHODS: dict[str, type[Method]] = {name: getattr(infer, name) for name in CLASSES}
+
+def by_name(module: ModuleType, *names: str) -> dict[str, Any]:
+    """Classes of a module that a file may name."""
+    return {name: getattr(module, name) for name in names}
+
+
+_PRIORS = by_name(priors, "Flat", "Gaussian", "Grid", "Hierarchical", "Laplace", "ScaleMixture")
+LIKELIHOODS = by_name(
+    likelihoods,
+    *("Gaussian", "StudentT", "MultivariateGaussian", "Categorical", "Bernoulli", "Poisson"),
+)
+METHODS: dict[str, type[Method]] = by_name(infer, *CLASSES)
 
 
 def has_config(module: Any) -> bool:
@@ -97,11 +87,7 @@ def _called(known: dict[str, Any], node: Any, what: str, path: Path) -> Any:
 
 
 def make_network(
-    node: Any,
-    arrays: dict[str, np.ndarray],
-    most: int,
-    path: Path,
-    fits: Callable[[Any], bool] | None = None,
+    node: Any, arrays: Arrays, most: int, path: Path, fits: Callable[[Any], bool] | None = None
 ) -> Any:
     """A network of ``px.networks`` by name, once its shapes are known to be those of the file.
 

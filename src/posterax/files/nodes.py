@@ -6,14 +6,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
+from jaxtyping import PyTree
 
 from .._util.tree import named_leaves, path_name
 from ..model import Model
 from .bounds import field, texts
-from .container import names_of, pack, unpack
+from .container import Arrays, names_of, pack, unpack
 
 
-def store(value: Any, name: str, arrays: dict[str, np.ndarray], model: Model) -> Any:
+def store(value: Any, name: str, arrays: Arrays, model: Model) -> Any:
     """A part of a posterior in JSON; its arrays are added to ``arrays``."""
     if value is None or isinstance(value, bool | int | float | str):
         return {"value": value}
@@ -31,13 +33,13 @@ def store(value: Any, name: str, arrays: dict[str, np.ndarray], model: Model) ->
     return {"some": name, "of": names}  # factors of one kind among several
 
 
-def restore(node: Any, arrays: dict[str, np.ndarray], model: Model, path: Path) -> Any:
+def restore(node: Any, arrays: Arrays, model: Model, path: Path) -> Any:
     """A part of a posterior from JSON and arrays."""
     if "value" in node:
         return field(node, "value", bool, int, float, str, type(None), path=path)
     if "dict" in node:
-        found = field(node, "dict", dict, path=path)
-        return {name: restore(inside, arrays, model, path) for name, inside in found.items()}
+        parts = field(node, "dict", dict, path=path)
+        return {name: restore(part, arrays, model, path) for name, part in parts.items()}
     if "array" in node:
         return jnp.asarray(arrays[f"array/{node['array']}"])
     if "bayesian" in node:
@@ -47,20 +49,20 @@ def restore(node: Any, arrays: dict[str, np.ndarray], model: Model, path: Path) 
     return like(model.parameters, arrays, node["parameters"], path)
 
 
-def only(names: list[str], tree: Any) -> Any:
+def only(names: list[str], tree: PyTree) -> Any:
     """The tree's leaves with these names; ``None`` for the others."""
     wanted = set(names)
     return jax.tree_util.tree_map_with_path(
-        lambda place, leaf: leaf if path_name(place) in wanted else None, tree
+        lambda path, leaf: leaf if path_name(path) in wanted else None, tree
     )
 
 
 def like(
-    template: Any,
-    arrays: dict[str, np.ndarray],
+    template: PyTree,
+    arrays: Arrays,
     prefix: str,
     path: Path,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     *,
     drawn: bool = True,
 ) -> Any:
@@ -70,7 +72,7 @@ def like(
     """
     names = names_of(template, arrays, prefix, path)
     leaves, treedef = jax.tree.flatten(template)
-    sized, found = [], {}
+    sized, cast = [], {}
     for name, leaf in zip(names, leaves, strict=True):
         value, kind = arrays[name], leaf.dtype
         front = value.shape[: value.ndim - leaf.ndim] if drawn else ()
@@ -78,6 +80,6 @@ def like(
             if jnp.issubdtype(value.dtype, family) and jnp.issubdtype(kind, family):
                 kind = dtype if dtype is not None and family is jnp.floating else kind
                 value = value.astype(kind)
-        found[name] = value
+        cast[name] = value
         sized.append(jax.ShapeDtypeStruct((*front, *leaf.shape), kind))
-    return unpack(jax.tree.unflatten(treedef, sized), found, prefix, path)
+    return unpack(jax.tree.unflatten(treedef, sized), cast, prefix, path)

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from .._util.tree import named_leaves
 from ..errors import CheckpointError
@@ -24,19 +25,13 @@ def check_model(model: Model, header: dict[str, Any], path: Path) -> None:
             "differ"
         )
     own = bayesian_parts(model)
-    for part, is_own in own.items():
-        found = stored.get(part, is_own)  # the first files had fewer
-        if part in ("where", "bayesian"):
-            is_own, found = (
-                {name.removesuffix(".value") for name in names} for names in (is_own, found)
-            )
-        if is_own == found:
-            continue
-        if part == "content":
-            raise CheckpointError(
-                f"{path}: model= is built on other frozen weights than the file's; give it the "
-                "network that was trained before"
-            )
+    part = _different_part(own, stored)
+    if part == "content":
+        raise CheckpointError(
+            f"{path}: model= is built on other frozen weights than the file's; give it the "
+            "network that was trained before"
+        )
+    if part is not None:
         raise CheckpointError(
             f"{path}: model= has other Bayesian weights than the file's ({_shown(own)}, and "
             f"{_shown(stored)} in the file): give it the same where= and rest="
@@ -45,15 +40,22 @@ def check_model(model: Model, header: dict[str, Any], path: Path) -> None:
 
 def check_parts(model: Model, stored: dict[str, Any], path: Path) -> None:
     """Refuse a header that names other Bayesian weights than the model made from it has."""
-    own = bayesian_parts(model)
-    for part in own:
-        is_own, found = own[part], stored.get(part, own[part])  # the first files had fewer
+    part = _different_part(bayesian_parts(model), stored)
+    if part is not None:
+        raise CheckpointError(f"{path}: {part!r} in its header does not fit its model")
+
+
+def _different_part(own: dict[str, Any], stored: dict[str, Any]) -> str | None:
+    """The first of a model's parts that a file has otherwise."""
+    for part, here in own.items():
+        there = stored.get(part, here)  # the first files had fewer
         if part in ("where", "bayesian"):
-            is_own, found = (
-                sorted(n.removesuffix(".value") for n in names) for names in (is_own, found)
+            here, there = (
+                sorted(name.removesuffix(".value") for name in names) for names in (here, there)
             )
-        if is_own != found:
-            raise CheckpointError(f"{path}: {part!r} in its header does not fit its model")
+        if here != there:
+            return part
+    return None
 
 
 def _shown(parts: dict[str, Any]) -> str:
@@ -64,20 +66,20 @@ def _shown(parts: dict[str, Any]) -> str:
 def bayesian_parts(model: Model) -> dict[str, Any]:
     """Which weights are Bayesian; a hash of those neither in the posterior nor in the file."""
     where, rest = model.chosen()
-    network: Any = model.network.dense()
-    kept = network.network if isinstance(network, FrozenNetwork) else network
+    network = model.network.dense()
+    stored = network.network if isinstance(network, FrozenNetwork) else network
     return {
         "where": where,
         "rest": rest,
         "bayesian": list(named_leaves(model.bayesian(model.parameters).network)),
-        "content": numbers_fingerprint(kept.frozen()),
+        "content": numbers_fingerprint(stored.frozen()),
     }
 
 
 def is_network(network: Network, fingerprint: str, dtype: str) -> bool:
     """Whether a network has this fingerprint; the first files told float32 from float64."""
 
-    def cast(leaf: Any) -> Any:
+    def cast(leaf: PyTree) -> Any:
         if not hasattr(leaf, "dtype") or not jnp.issubdtype(leaf.dtype, jnp.inexact):
             return leaf
         return jax.ShapeDtypeStruct(leaf.shape, np.dtype(dtype))

@@ -6,6 +6,7 @@ settings; a network of the user's own is stored by a fingerprint and needs ``mod
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,39 +22,34 @@ from ..networks.parts import FrozenNetwork
 from ..networks.sparse import SparseNetwork
 from ..posteriors import Evidence, Posterior, Record
 from .bounds import check_posterior, check_size, field, float_type, named, target_shapes, texts
-from .container import FORMAT, circumstances, pack, read, shortened, write
+from .container import FORMAT, Arrays, circumstances, pack, read, shortened, write
 from .models import describe_model, make_model, make_sparse
+from .named import by_name
 from .nodes import like, restore, store
 from .recognise import check_model, check_parts
 
 # what may be made from a file: these names and no others
-_POSTERIORS = {
-    "Enumerated": posteriors.Enumerated,
-    "Factorized": posteriors.Factorized,
-    "FullGaussian": posteriors.FullGaussian,
-    "GaussianMixture": posteriors.GaussianMixture,
-    "LaplaceGaussian": posteriors.LaplaceGaussian,
-    "LowRankGaussian": posteriors.LowRankGaussian,
-    "MeanFieldGaussian": posteriors.MeanFieldGaussian,
-    "Draws": posteriors.Draws,
-    "DropoutPosterior": posteriors.DropoutPosterior,
-    "Point": posteriors.Point,
-    "PriorPosterior": posteriors.PriorPosterior,
-    "Radial": posteriors.Radial,
-    "WeightedDraws": posteriors.WeightedDraws,
-}
+_POSTERIORS = by_name(
+    posteriors,
+    *("Enumerated", "Factorized", "FullGaussian", "GaussianMixture", "LaplaceGaussian"),
+    *("LowRankGaussian", "MeanFieldGaussian", "Draws", "DropoutPosterior", "Point"),
+    *("PriorPosterior", "Radial", "WeightedDraws"),
+)
+# what makes more of a posterior where the header has such an entry: imported when it is needed,
+# since it stands above this room
+_REBUILDERS = {"estimator": "posterax.tables.saved"}
 
 
 def save(
     posterior: Posterior,
     path: str | Path,
     more: dict[str, Any] | None = None,
-    more_arrays: dict[str, np.ndarray] | None = None,
+    more_arrays: Arrays | None = None,
 ) -> None:
     """Write a posterior to one file, whole or not at all; ``more`` is what an estimator adds."""
     path = Path(path)
     model = posterior.model
-    arrays: dict[str, np.ndarray] = dict(more_arrays or {})
+    arrays: Arrays = dict(more_arrays or {})
     family = {
         name: store(value, name, arrays, model)
         for name, value in vars(posterior).items()
@@ -115,11 +111,11 @@ def load(path: str | Path, *, model: Model | None = None) -> Any:
         raise CheckpointError(f"{path}: holds an agent; px.bandits.load(path) reads it")
     with refusing(path):
         posterior = rebuild(arrays, header, model, path)
-        if "estimator" not in header:
-            return posterior
-        from ..tables import saved
-
-        return saved.rebuild(posterior, header["estimator"], arrays, path)
+        for entry, module in _REBUILDERS.items():
+            if entry in header:
+                rebuilder = import_module(module)
+                return rebuilder.rebuild(posterior, header[entry], arrays, path)
+        return posterior
 
 
 def about(path: str | Path) -> dict[str, Any]:
@@ -135,14 +131,14 @@ def about(path: str | Path) -> dict[str, Any]:
         >>> mlp = px.networks.MLP(1, 1, (4,), key=0)
         >>> model = px.Model(mlp, px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1))
         >>> file = pathlib.Path(tempfile.mkdtemp()) / "prior.px"
-        >>> px.before_data(model, [[0.0]]).save(file)
+        >>> px.prior_posterior(model, [[0.0]]).save(file)
         >>> files.about(file)["model"]["network"]["name"]
         'MLP'
     """
     return opened(Path(path))[1]
 
 
-def opened(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def opened(path: Path) -> tuple[Arrays, dict[str, Any]]:
     """Arrays and header of a file that is there."""
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file")
@@ -165,9 +161,7 @@ def refusing(path: Path) -> Iterator[None]:
         ) from error
 
 
-def rebuild(
-    arrays: dict[str, np.ndarray], header: dict[str, Any], model: Model | None, path: Path
-) -> Posterior:
+def rebuild(arrays: Arrays, header: dict[str, Any], model: Model | None, path: Path) -> Posterior:
     """The posterior of what was read from a file."""
     targets = target_shapes(header, path)
     # a file of float64 is read as float32 where JAX has no other

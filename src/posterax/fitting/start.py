@@ -11,7 +11,7 @@ from .._util.tree import dtype_of, same_structure, shapes_of
 from ..infer.base import Start
 from ..model import Model, Parameters
 from ..networks import Network, as_network
-from ..networks.sparse import same_places
+from ..networks.sparse import same_masks
 from ..posteriors import Posterior
 
 
@@ -22,7 +22,7 @@ def make_start(init: Any, model: Model) -> Start:
         return Start(model.parameters, state, None, given=False)
     if isinstance(init, Posterior):
         _same_tree("init", init.model.parameters, model.parameters)
-        _same_mask(init.model.network, model.network)
+        _same_masks(init.model.network, model.network)
         return Start(_means(init.bare()), _start_state(init.state, model), init.bare(), given=True)
     if isinstance(init, Parameters):
         _same_tree("init", init, model.parameters)
@@ -35,7 +35,7 @@ def make_start(init: Any, model: Model) -> Start:
             f"px.Parameters, got {type(init).__name__}"
         ) from None
     _same_tree("init", network.params, model.network.params)
-    _same_mask(network, model.network)
+    _same_masks(network, model.network)
     params = Parameters(network.params, model.parameters.likelihood)
     return Start(params, _start_state(network.state, model), None, given=True)
 
@@ -58,8 +58,8 @@ def _means(posterior: Posterior) -> Parameters:
     return posterior.moments()[0]
 
 
-def _same_mask(got: Network, want: Network) -> None:
-    if not same_places(got, want):
+def _same_masks(got: Network, want: Network) -> None:
+    if not same_masks(got, want):
         raise ValueError(
             "init was pruned of other weights than the model, and its numbers belong elsewhere: "
             "fit its own model (px.fit(pruned.model, …, init=pruned)), or leave init out"

@@ -4,11 +4,9 @@ r"""Likelihoods: from network outputs to a distribution of the target.
 distribution of y, and may own parameters (a learned noise scale) with priors like any weight's.
 """
 
-from .base import Kind, Likelihood
+from .base import From, Kind, Likelihood
 from .discrete import Bernoulli, Categorical, Poisson
-from .location_scale import Gaussian, StudentT
-from .multivariate import MultivariateGaussian
-from .own import From
+from .regression import Gaussian, MultivariateGaussian, StudentT
 
 __all__ = [
     "Bernoulli",

@@ -1,12 +1,16 @@
-"""What a likelihood knows; every likelihood of this package is one."""
+"""What a likelihood knows, and the one that is made of any distribution."""
 
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal, get_args
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+from jaxtyping import PyTree
+from numpy.typing import ArrayLike
+from numpyro.distributions import Distribution
 
 from ..priors import Gaussian as GaussianPrior
 
@@ -20,10 +24,12 @@ class Likelihood(eqx.Module):
     through the network (an exposure).
     """
 
+    family: ClassVar[Kind] = "regression"
+
     @property
     def kind(self) -> Kind:
         """How predictions are summarised: by moments, or by class probabilities."""
-        return "regression"
+        return self.family
 
     def init(self, target_shape: tuple[int, ...]) -> dict[str, Any]:
         """Initial values of own parameters."""
@@ -33,26 +39,26 @@ class Likelihood(eqx.Module):
         """Priors of own parameters: by default standard around their initial values."""
         return {name: GaussianPrior(1.0, np.asarray(value)) for name, value in params.items()}
 
-    def split(self, x: Any) -> tuple[Any, Any]:
+    def split(self, x: PyTree) -> tuple[Any, Any]:
         """Inputs of the network, and what the likelihood reads itself."""
         return x, None
 
-    def distribution(self, outputs: jax.Array, params: Any, side: Any = None) -> dist.Distribution:
+    def distribution(self, outputs: jax.Array, params: PyTree, side: PyTree = None) -> Distribution:
         """The distribution of y given outputs, one per example."""
         raise NotImplementedError
 
-    def log_prob(self, outputs: jax.Array, y: jax.Array, params: Any, side: Any) -> jax.Array:
+    def log_prob(self, outputs: jax.Array, y: jax.Array, params: PyTree, side: PyTree) -> jax.Array:
         """log p(y | outputs) of each example."""
         log_prob = self.distribution(outputs, params, side).log_prob(y)
         return log_prob.reshape(log_prob.shape[0], -1).sum(-1)
 
-    def probabilities(self, outputs: jax.Array, params: Any, side: Any) -> jax.Array:
+    def probabilities(self, outputs: jax.Array, params: PyTree, side: PyTree) -> jax.Array:
         """Class probabilities with the classes last, for classification."""
         distribution = self.distribution(outputs, params, side)
         p = distribution.probs
         return jnp.stack([1 - _flat(p), _flat(p)], -1) if _two(distribution, p) else p
 
-    def log_probabilities(self, outputs: jax.Array, params: Any, side: Any) -> jax.Array:
+    def log_probabilities(self, outputs: jax.Array, params: PyTree, side: PyTree) -> jax.Array:
         """The logarithms of ``probabilities``, from logits, which do not underflow."""
         distribution = self.distribution(outputs, params, side)
         logits = distribution.logits
@@ -60,7 +66,7 @@ class Likelihood(eqx.Module):
             return jax.nn.log_sigmoid(jnp.stack([-_flat(logits), _flat(logits)], -1))
         return jax.nn.log_softmax(logits)
 
-    def marginal(self, outputs: jax.Array, params: Any, side: Any) -> dist.Distribution:
+    def marginal(self, outputs: jax.Array, params: PyTree, side: PyTree) -> Distribution:
         """The distribution of each output of an example alone, in the shape of the targets."""
         distribution = self.distribution(outputs, params, side)
         while isinstance(distribution, dist.Independent):
@@ -69,7 +75,7 @@ class Likelihood(eqx.Module):
             raise NotImplementedError(f"{type(distribution).__name__} has no marginals here")
         return distribution
 
-    def output_covariance(self, outputs: jax.Array, params: Any, side: Any) -> jax.Array:
+    def output_covariance(self, outputs: jax.Array, params: PyTree, side: PyTree) -> jax.Array:
         """Cov[y | outputs] over the outputs of each example, (N, D, D)."""
         distribution = self.distribution(outputs, params, side)
         if hasattr(distribution, "covariance_matrix"):
@@ -92,7 +98,7 @@ class Likelihood(eqx.Module):
         """The target shape of one example that fits outputs of this shape."""
         return output_shape
 
-    def check(self, output_shape: tuple[int, ...], y: Any) -> tuple[int, ...]:
+    def check(self, output_shape: tuple[int, ...], y: ArrayLike) -> tuple[int, ...]:
         """The shape of one target, once outputs and targets fit each other."""
         target = tuple(np.shape(y)[1:])
         # one output may be given as (N,) or (N, 1)
@@ -110,7 +116,7 @@ class Likelihood(eqx.Module):
         """Refuse target values outside the support."""
 
 
-def _two(distribution: dist.Distribution, values: jax.Array) -> bool:
+def _two(distribution: Distribution, values: jax.Array) -> bool:
     """Whether one number stands for two classes, as in a Bernoulli distribution."""
     return values.shape == distribution.batch_shape
 
@@ -124,3 +130,59 @@ def check_support(y: np.ndarray, fits: np.ndarray, expected: str) -> None:
     if not np.all(fits):
         first = tuple(int(i) for i in np.argwhere(~fits)[0])
         raise ValueError(f"y must hold {expected}, got {y[first]} at {first}")
+
+
+class From(Likelihood):
+    """Any likelihood: a function from outputs to a numpyro distribution.
+
+    Args:
+        function: ``outputs → distribution``, batched over examples; it may take ``params`` too.
+        params: own parameters with their initial values.
+        kind: ``"regression"``, ``"counts"`` or ``"classification"``.
+
+    Example:
+        >>> import numpyro.distributions as dist
+        >>> import posterax as px
+        >>> likelihood = px.likelihoods.From(lambda f: dist.Laplace(f, 0.1))
+        >>> likelihood.kind
+        'regression'
+    """
+
+    function: Callable[..., Distribution] = eqx.field(static=True)
+    params: dict[str, Any]
+    family: Kind = eqx.field(static=True)  # type: ignore[misc]
+
+    def __init__(
+        self,
+        function: Callable[..., Distribution],
+        params: dict[str, Any] | None = None,
+        *,
+        kind: Kind = "regression",
+    ):
+        self.function = function
+        self.params = {k: np.asarray(v, np.float64) for k, v in (params or {}).items()}
+        if kind not in get_args(Kind):
+            raise ValueError(
+                f"kind must be 'regression', 'counts' or 'classification', got {kind!r}"
+            )
+        self.family = kind
+
+    def init(self, target_shape: tuple[int, ...]) -> dict[str, Any]:
+        return {name: jnp.asarray(value, jnp.float32) for name, value in self.params.items()}
+
+    def distribution(self, outputs: jax.Array, params: PyTree, side: PyTree = None) -> Distribution:
+        return self.function(outputs, params) if self.params else self.function(outputs)
+
+    def check(self, output_shape: tuple[int, ...], y: ArrayLike) -> tuple[int, ...]:
+        made = jax.eval_shape(
+            lambda f: self.distribution(f, self.init(())).sample(jax.random.key(0)),
+            jax.ShapeDtypeStruct(output_shape, jnp.float32),
+        )
+        target, drawn = tuple(np.shape(y)[1:]), tuple(made.shape[1:])
+        one_each = made.shape[:1] == output_shape[:1]
+        if one_each and (drawn == target or {drawn, target} == {(), (1,)}):
+            return drawn
+        raise ValueError(
+            f"y has shape {np.shape(y)}, but the likelihood's distribution for outputs "
+            f"{output_shape} draws {tuple(made.shape)}"
+        )

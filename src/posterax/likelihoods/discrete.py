@@ -1,12 +1,15 @@
 """Classes and counts."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+from jaxtyping import PyTree
+from numpy.typing import ArrayLike
+from numpyro.distributions import Distribution
 
 from .base import Kind, Likelihood, check_support
 
@@ -24,14 +27,12 @@ class Categorical(Likelihood):
         [-1.3863]
     """
 
-    @property
-    def kind(self) -> Kind:
-        return "classification"
+    family: ClassVar[Kind] = "classification"
 
-    def distribution(self, outputs: jax.Array, params: Any, side: Any = None) -> dist.Distribution:
+    def distribution(self, outputs: jax.Array, params: PyTree, side: PyTree = None) -> Distribution:
         return dist.Categorical(logits=outputs)
 
-    def log_prob(self, outputs: jax.Array, y: jax.Array, params: Any, side: Any) -> jax.Array:
+    def log_prob(self, outputs: jax.Array, y: jax.Array, params: PyTree, side: PyTree) -> jax.Array:
         log_p = jax.nn.log_softmax(outputs)
         # a comparison, not a look-up: the derivative of a look-up is a scatter, slow everywhere
         picked = jnp.where(jnp.arange(log_p.shape[-1]) == y[..., None], log_p, 0)
@@ -40,7 +41,7 @@ class Categorical(Likelihood):
     def target_for(self, output_shape: tuple[int, ...]) -> tuple[int, ...]:
         return output_shape[:-1]
 
-    def check(self, output_shape: tuple[int, ...], y: Any) -> tuple[int, ...]:
+    def check(self, output_shape: tuple[int, ...], y: ArrayLike) -> tuple[int, ...]:
         target = tuple(np.shape(y)[1:])
         if len(output_shape) < 2 or output_shape[1:-1] != target or output_shape[-1] < 2:
             raise ValueError(
@@ -69,11 +70,9 @@ class Bernoulli(Likelihood):
         [-0.6931]
     """
 
-    @property
-    def kind(self) -> Kind:
-        return "classification"
+    family: ClassVar[Kind] = "classification"
 
-    def distribution(self, outputs: jax.Array, params: Any, side: Any = None) -> dist.Distribution:
+    def distribution(self, outputs: jax.Array, params: PyTree, side: PyTree = None) -> Distribution:
         return dist.Bernoulli(logits=outputs)
 
     def check_values(self, y: np.ndarray, output_shape: tuple[int, ...]) -> None:
@@ -95,11 +94,9 @@ class Poisson(Likelihood):
 
     exposure: bool = eqx.field(static=True, default=False)
 
-    @property
-    def kind(self) -> Kind:
-        return "counts"
+    family: ClassVar[Kind] = "counts"
 
-    def split(self, x: Any) -> tuple[Any, Any]:
+    def split(self, x: PyTree) -> tuple[Any, Any]:
         if not self.exposure:
             return x, None
         if not (isinstance(x, tuple) and len(x) == 2):
@@ -108,7 +105,7 @@ class Poisson(Likelihood):
             )
         return x
 
-    def distribution(self, outputs: jax.Array, params: Any, side: Any = None) -> dist.Distribution:
+    def distribution(self, outputs: jax.Array, params: PyTree, side: PyTree = None) -> Distribution:
         log_rate = outputs
         if self.exposure:
             log_rate = log_rate + jnp.log(side).reshape(outputs.shape)

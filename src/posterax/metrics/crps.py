@@ -47,7 +47,7 @@ def crps(predictive: Any, y: Any, *, weight: Any = None) -> float:
         ...     px.networks.MLP(1, 1, (4,), key=0),
         ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1),
         ... )
-        >>> predictive = px.before_data(model, x).predict(x, key=0)
+        >>> predictive = px.prior_posterior(model, x).predict(x, key=0)
         >>> px.metrics.crps(predictive, np.zeros(3)) < px.metrics.crps(predictive, np.full(3, 9.0))
         True
 
@@ -78,7 +78,7 @@ def crps_each(predictive: Any, y: Any) -> np.ndarray:
         ...     px.networks.MLP(1, 2, (4,), key=0),
         ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1),
         ... )
-        >>> predictive = px.before_data(model, x).predict(x, key=0)
+        >>> predictive = px.prior_posterior(model, x).predict(x, key=0)
         >>> px.metrics.crps_each(predictive, np.zeros((3, 2))).shape
         (3, 2)
     """

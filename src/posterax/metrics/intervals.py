@@ -132,7 +132,7 @@ def quantile_calibration(
         ...     px.networks.MLP(1, 1, (4,), key=0),
         ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1),
         ... )
-        >>> predictive = px.before_data(model, x).predict(x, key=0)
+        >>> predictive = px.prior_posterior(model, x).predict(x, key=0)
         >>> px.metrics.quantile_calibration(predictive, [-9.0, 0.0, 9.0], [0.01, 0.99]).observed
         array([0.33333333, 0.66666667])
 
@@ -175,7 +175,7 @@ def quantile_calibration_error(
         ...     px.networks.MLP(1, 1, (4,), key=0),
         ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1),
         ... )
-        >>> predictive = px.before_data(model, x).predict(x, key=0)
+        >>> predictive = px.prior_posterior(model, x).predict(x, key=0)
         >>> px.metrics.quantile_calibration_error(predictive, [9.0, 9.0, 9.0], [0.5])
         0.25
     """

@@ -13,19 +13,22 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.tree_util import KeyPath
+from jaxtyping import PyTree
 
 from .._util.tree import is_key, named_leaves
-from .base import Network, outputs_first, outputs_last
+from .base import Mode, Network, outputs_first, outputs_last
 
 AXIS = "batch"  # the name of the examples' axis, for batch normalisation
 
 
 def _accepts(function: Callable[..., Any], name: str) -> bool:
     try:
-        found = inspect.signature(function).parameters.get(name)
+        parameter = inspect.signature(function).parameters.get(name)
     except (TypeError, ValueError):
         return False
-    return found is not None and type(found.default) is not float  # dropout=0.1 is no switch
+    # dropout=0.1 is no switch
+    return parameter is not None and type(parameter.default) is not float
 
 
 class EquinoxNetwork(Network):
@@ -36,7 +39,7 @@ class EquinoxNetwork(Network):
     stateful: bool = eqx.field(static=True)
     keyed: bool = eqx.field(static=True)
 
-    def __init__(self, module: eqx.Module, state: Any = None):
+    def __init__(self, module: eqx.Module, state: PyTree = None):
         _check_stateful(module, state)
         self.params, self.static = eqx.partition(module, eqx.is_inexact_array)
         self.stateful = state is not None
@@ -44,15 +47,8 @@ class EquinoxNetwork(Network):
         self.batched = bool(getattr(module, "batched", False))
         self.keyed = _accepts(type(module).__call__, "key")
 
-    def apply(
-        self,
-        params: Any,
-        state: Any,
-        x: Any,
-        key: jax.Array | None,
-        training: bool,
-        dropout: bool | None = None,
-    ) -> tuple[Any, Any]:
+    def run(self, params: PyTree, state: PyTree, x: PyTree, mode: Mode) -> tuple[Any, Any]:
+        key, training, dropout = mode
         module = eqx.combine(params, self.static)
         module = eqx.nn.inference_mode(module, value=not training)
         if dropout is not None and dropout != training:
@@ -65,7 +61,7 @@ class EquinoxNetwork(Network):
         if self.keyed and key is not None:
             keys = jax.random.split(key, jax.tree.leaves(x)[0].shape[0])
 
-        def one(x: Any, key: jax.Array | None) -> Any:
+        def one(x: PyTree, key: jax.Array | None) -> Any:
             options = {"key": key} if self.keyed else {}
             return module(x, own, **options) if self.stateful else module(x, **options)
 
@@ -79,12 +75,12 @@ class EquinoxNetwork(Network):
         tables = [f"{table}.weight" for table in nodes(self.static, eqx.nn.Embedding)]
         return 1 if name in (*tables, *looked_up) else outputs_first(shape)
 
-    def check_inputs(self, x: Any) -> None:
+    def check_inputs(self, x: PyTree) -> None:
         check = getattr(self.static, "check_inputs", None)
         if check is not None:
             check(x)
 
-    def rebuild(self, params: Any, state: Any) -> Any:
+    def rebuild(self, params: PyTree, state: PyTree) -> Any:
         module = eqx.combine(params, self.static)
         return (module, state) if self.stateful else module
 
@@ -96,21 +92,14 @@ class PlainNetwork(Network):
     stateful: bool = eqx.field(static=True)
     others: Any = None  # what of Equinox modules among the params is no weight
 
-    def apply(
-        self,
-        params: Any,
-        state: Any,
-        x: Any,
-        key: jax.Array | None,
-        training: bool,
-        dropout: bool | None = None,
-    ) -> tuple[Any, Any]:
+    def run(self, params: PyTree, state: PyTree, x: PyTree, mode: Mode) -> tuple[Any, Any]:
+        key, training, dropout = mode
         dropout = training if dropout is None else dropout
         switches = {"key": key, "training": training, "dropout": dropout}
         options = {name: v for name, v in switches.items() if _accepts(self.function, name)}
         if dropout != training and "key" in options and "dropout" not in options:
             options |= self._one_switch(options, dropout)
-        params = self._whole(params)
+        params = self._combined(params)
         if self.stateful:
             return self.function(params, state, x, **options)
         return self.function(params, x, **options), state
@@ -126,15 +115,15 @@ class PlainNetwork(Network):
             )
         return {"training": dropout}
 
-    def _whole(self, params: Any) -> Any:
+    def _combined(self, params: PyTree) -> Any:
         return params if self.others is None else eqx.combine(params, self.others)
 
     def fan_in(self, shape: tuple[int, ...], name: str = "") -> int:
         # plain code multiplies x @ w, so the last axis is the output; Equinox has it first
         return outputs_last(shape) if self.others is None else outputs_first(shape)
 
-    def rebuild(self, params: Any, state: Any) -> Any:
-        params = self._whole(params)
+    def rebuild(self, params: PyTree, state: PyTree) -> Any:
+        params = self._combined(params)
         return (params, state, self.function) if self.stateful else (params, self.function)
 
 
@@ -150,15 +139,8 @@ class FlaxNetwork(Network):
         parts: Any = nnx.split(module, nnx.Param, nnx.RngState, ...)
         self.graph, self.params, self.streams, self.state = parts
 
-    def apply(
-        self,
-        params: Any,
-        state: Any,
-        x: Any,
-        key: jax.Array | None,
-        training: bool,
-        dropout: bool | None = None,
-    ) -> tuple[Any, Any]:
+    def run(self, params: PyTree, state: PyTree, x: PyTree, mode: Mode) -> tuple[Any, Any]:
+        key, training, dropout = mode
         from flax import nnx
 
         # variables belong to the trace that made them: make them anew in this one
@@ -188,7 +170,7 @@ class FlaxNetwork(Network):
             return shape[0]  # (in, heads, size)
         return outputs_last(shape)  # Flax keeps kernels as (…, in, out)
 
-    def rebuild(self, params: Any, state: Any) -> Any:
+    def rebuild(self, params: PyTree, state: PyTree) -> Any:
         from flax import nnx
 
         # variables of its own: a module may be changed where it is
@@ -196,7 +178,7 @@ class FlaxNetwork(Network):
         return nnx.merge(self.graph, params, streams, state)
 
 
-def as_network(network: Any) -> Network:
+def as_network(network: PyTree) -> Network:
     """Bring any supported network to posterax's form.
 
     Args:
@@ -215,16 +197,13 @@ def as_network(network: Any) -> Network:
     """
     if isinstance(network, Network):
         return network
-    if isinstance(network, tuple) and len(network) == 2:
-        first, second = network[0], network[1]
-        if isinstance(first, eqx.Module) and isinstance(second, eqx.nn.State):
-            return EquinoxNetwork(first, second)
-        if callable(second):
-            params, others = _plain_params(first)
-            return PlainNetwork(params, (), second, stateful=False, others=others)
-    if isinstance(network, tuple) and len(network) == 3 and callable(network[2]):
-        params, others = _plain_params(network[0])
-        return PlainNetwork(params, network[1], network[2], stateful=True, others=others)
+    match network:
+        case (eqx.Module() as module, eqx.nn.State() as state):
+            return EquinoxNetwork(module, state)
+    if isinstance(network, tuple) and len(network) in (2, 3) and callable(network[-1]):
+        (first, *own_state, function), stateful = network, len(network) == 3
+        params, others = _plain_params(first)
+        return PlainNetwork(params, own_state[0] if stateful else (), function, stateful, others)
     flax = sys.modules.get("flax.nnx")
     if flax is not None and isinstance(network, flax.Module):
         return FlaxNetwork(network)
@@ -236,7 +215,7 @@ def as_network(network: Any) -> Network:
     )
 
 
-def _hint(network: Any) -> str:
+def _hint(network: object) -> str:
     """What to write for a module of a library that is not taken as it is."""
     linen, torch = sys.modules.get("flax.linen"), sys.modules.get("torch")
     if linen is not None and isinstance(network, linen.Module):
@@ -249,11 +228,11 @@ def _hint(network: Any) -> str:
     return ""
 
 
-def _dropout_layers(module: Any) -> list[Any]:
+def _dropout_layers(module: eqx.Module) -> list[Any]:
     """Layers with a flag for prediction and no state: whoever has one keeps running averages."""
     layers: list[Any] = []
 
-    def look(node: Any) -> bool:
+    def look(node: PyTree) -> bool:
         if hasattr(node, "inference") and not nodes(node, eqx.nn.StateIndex):
             layers.append(node)
         return False
@@ -262,13 +241,13 @@ def _dropout_layers(module: Any) -> list[Any]:
     return layers
 
 
-def nodes(tree: Any, kind: type) -> dict[str, Any]:
+def nodes(tree: PyTree, kind: type) -> dict[str, Any]:
     """The nodes of a class in a tree, by name."""
-    found = named_leaves(tree, is_leaf=lambda node: isinstance(node, kind))
-    return {name: node for name, node in found.items() if isinstance(node, kind)}
+    leaves = named_leaves(tree, is_leaf=lambda node: isinstance(node, kind))
+    return {name: node for name, node in leaves.items() if isinstance(node, kind)}
 
 
-def _check_stateful(module: eqx.Module, state: Any) -> None:
+def _check_stateful(module: eqx.Module, state: PyTree) -> None:
     if state is None and nodes(module, eqx.nn.StateIndex):
         raise TypeError(
             f"network: {type(module).__name__} has layers with a state (batch normalisation); "
@@ -283,15 +262,12 @@ def _check_stateful(module: eqx.Module, state: Any) -> None:
             )
 
 
-def _plain_params(params: Any) -> tuple[Any, Any]:
+def _plain_params(params: PyTree) -> tuple[Any, Any]:
     """Weights as arrays; of Equinox modules among them, what is no weight apart."""
-    if not nodes(params, eqx.Module):
-        return _float_arrays(params), None
-    return eqx.partition(params, eqx.is_inexact_array)
+    if nodes(params, eqx.Module):
+        return eqx.partition(params, eqx.is_inexact_array)
 
-
-def _float_arrays(params: Any) -> Any:
-    def convert(path: Any, leaf: Any) -> Any:
+    def convert(path: KeyPath, leaf: PyTree) -> Any:
         array = jnp.asarray(leaf)
         if not jnp.issubdtype(array.dtype, jnp.inexact):
             raise TypeError(
@@ -300,4 +276,4 @@ def _float_arrays(params: Any) -> Any:
             )
         return array
 
-    return jax.tree_util.tree_map_with_path(convert, params)
+    return jax.tree_util.tree_map_with_path(convert, params), None

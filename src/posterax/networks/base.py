@@ -2,16 +2,36 @@
 
 import hashlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
+from jaxtyping import PyTree
 
 from .._util.tree import named_leaves
 from ..data import shuffle
 from .footprint import footprint
+
+
+def outputs_first(shape: tuple[int, ...]) -> int:
+    """The fan-in of a weight (out, in, …)."""
+    return int(np.prod(shape[1:])) if len(shape) > 1 else 1
+
+
+def outputs_last(shape: tuple[int, ...]) -> int:
+    """The fan-in of a weight (…, in, out)."""
+    return int(np.prod(shape[:-1])) if len(shape) > 1 else 1
+
+
+class Mode(NamedTuple):
+    """How a network is run: the key of its randomness, in training or not, with dropout or not."""
+
+    key: jax.Array | None
+    training: bool
+    dropout: bool | None = None  # as in training
 
 
 class Network(eqx.Module):
@@ -22,9 +42,9 @@ class Network(eqx.Module):
 
     def apply(
         self,
-        params: Any,
-        state: Any,
-        x: Any,
+        params: PyTree,
+        state: PyTree,
+        x: PyTree,
         key: jax.Array | None,
         training: bool,
         dropout: bool | None = None,
@@ -40,6 +60,10 @@ class Network(eqx.Module):
             dropout: whether dropout is on; by default as in training. Without ``training`` it is
                 on alone: normalisation keeps to its running averages.
         """
+        return self.run(params, state, x, Mode(key, training, dropout))
+
+    def run(self, params: PyTree, state: PyTree, x: PyTree, mode: Mode) -> tuple[Any, Any]:
+        """What a subclass gives: ``apply`` with its switches in one value."""
         raise NotImplementedError
 
     def init(self, key: jax.Array) -> Any:
@@ -95,29 +119,46 @@ class Network(eqx.Module):
         """The weights that are no parameters and stay as they are: a tree, or trees."""
         return ()
 
-    def check_inputs(self, x: Any) -> None:
+    def check_inputs(self, x: PyTree) -> None:
         """Refuse values of a batch that the network has no place for (unknown tokens)."""
 
-    def rebuild(self, params: Any, state: Any) -> Any:
+    def rebuild(self, params: PyTree, state: PyTree) -> Any:
         """With these parameters and state, the network in the form in which it was given."""
         return eqx.tree_at(lambda n: (n.params, n.state), self, (params, state))
 
-    def output_shape(self, x: Any) -> tuple[int, ...]:
+    def output_shape(self, x: PyTree) -> tuple[int, ...]:
         """The shape of the outputs for a batch like ``x``, without computing them."""
         return footprint(self, x).output
 
 
-def outputs_first(shape: tuple[int, ...]) -> int:
-    """The fan-in of a weight (out, in, …)."""
-    return int(np.prod(shape[1:])) if len(shape) > 1 else 1
+class Wrapper(Network):
+    """A network around another one, whose weights it makes from parameters of its own."""
+
+    network: Network
+
+    def inner(self, params: PyTree) -> Any:
+        """The weights of the network inside."""
+        raise NotImplementedError
+
+    def run(self, params: PyTree, state: PyTree, x: PyTree, mode: Mode) -> tuple[Any, Any]:
+        return self.network.apply(self.inner(params), state, x, *mode)
+
+    def frozen(self) -> Any:
+        return self.network.frozen()
+
+    def check_inputs(self, x: PyTree) -> None:
+        self.network.check_inputs(x)
+
+    def rebuild(self, params: PyTree, state: PyTree) -> Any:
+        return self.network.rebuild(self.inner(params), state)
 
 
-def outputs_last(shape: tuple[int, ...]) -> int:
-    """The fan-in of a weight (…, in, out)."""
-    return int(np.prod(shape[:-1])) if len(shape) > 1 else 1
+def with_params(network: Network, params: PyTree) -> Network:
+    """A network with other parameters in the place of its own, or of none."""
+    return eqx.tree_at(lambda n: n.params, network, params, is_leaf=lambda n: n is None)
 
 
-def _kind(dtype: Any) -> str:
+def _kind(dtype: DTypeLike) -> str:
     kinds = {"float": jnp.inexact, "int": jnp.integer}
     return next((k for k, kind in kinds.items() if jnp.issubdtype(dtype, kind)), str(dtype))
 
@@ -132,5 +173,6 @@ def module_of(network: Network) -> Any:
         >>> module_of(as_network(px.networks.MLP(2, 1, (4,), key=0))).in_size
         2
     """
-    inner = getattr(network, "network", None)  # of a network that wraps another
-    return getattr(network, "static", None) if inner is None else module_of(inner)
+    while isinstance(network, Wrapper):
+        network = network.network
+    return getattr(network, "static", None)

@@ -24,7 +24,7 @@ Activation = str | Callable[..., Any]
 
 
 class Configured(eqx.Module):
-    """A network that keeps each constructor argument as a static field of the same name.
+    """A network that has each constructor argument as a static field of the same name.
 
     Example:
         >>> import posterax as px
@@ -44,6 +44,17 @@ class Configured(eqx.Module):
                 )
         return {n: list(v) if isinstance(v, tuple) else v for n, v in values.items()}
 
+    def _set_sizes(self, **sizes: int) -> None:
+        """Fields that are whole numbers of 1 or more."""
+        for name, value in sizes.items():
+            setattr(self, name, whole_number(name, value))
+
+
+def known_activation(activation: Activation) -> Activation:
+    """The activation as it was given, if it has a function."""
+    activation_function(activation)
+    return activation
+
 
 def activation_function(activation: Activation) -> Callable[..., Any]:
     """Look up an activation by name, or pass a function through."""
@@ -56,7 +67,9 @@ def activation_function(activation: Activation) -> Callable[..., Any]:
     return ACTIVATIONS[activation]
 
 
-def several(name: str, values: Any, *, least: int = 0, most: int | None = None) -> tuple[int, ...]:
+def several(
+    name: str, values: object, *, least: int = 0, most: int | None = None
+) -> tuple[int, ...]:
     """A tuple of whole numbers, ``least`` to ``most`` of them.
 
     Example:
@@ -73,7 +86,7 @@ def several(name: str, values: Any, *, least: int = 0, most: int | None = None) 
     return numbers
 
 
-def flag(name: str, value: Any) -> bool:
+def flag(name: str, value: object) -> bool:
     """True or False.
 
     Example:
@@ -86,7 +99,7 @@ def flag(name: str, value: Any) -> bool:
     return value
 
 
-def one_of(name: str, value: Any, options: Sequence[Any]) -> Any:
+def one_of(name: str, value: object, options: Sequence[Any]) -> Any:
     """One of the options.
 
     Example:

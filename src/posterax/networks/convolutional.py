@@ -1,19 +1,62 @@
 """Small convolutional networks: convolutions and pooling, then dense layers."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import ClassVar
 
 import equinox as eqx
 import jax
+from jaxtyping import PyTree
 
 from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
-from .config import Activation, Configured, activation_function, several
+from .config import Activation, Configured, activation_function, known_activation, several
 from .images import as_image
 from .mlp import Linear, gain_of, he_normal
 
 
-class LeNet5(Configured):
+class _ConvThenDense(Configured):
+    """5 × 5 convolutions, each with activation and max pooling of stride 2, then dense layers."""
+
+    window: ClassVar[int]  # of the pooling
+
+    convolutions: list[eqx.nn.Conv2d]
+    dense: list[Linear]
+    head: Linear
+    in_channels: int = eqx.field(static=True)
+    out_size: int = eqx.field(static=True)
+    image_size: int = eqx.field(static=True)
+    activation: Activation = eqx.field(static=True)
+
+    def _make_layers(
+        self, maps: Sequence[int], paddings: Sequence[int], hidden: Sequence[int], key: KeyLike
+    ) -> None:
+        gain, side = gain_of(self.activation), self.image_size
+        keys = jax.random.split(as_key(key), len(maps) + len(hidden) + 1)
+        ins = (self.in_channels, *maps)
+        self.convolutions = []
+        for i, o, padding, k in zip(ins, maps, paddings, keys, strict=False):
+            layer = he_normal(eqx.nn.Conv2d, i, o, 5, padding=padding, gain=gain, key=k)
+            self.convolutions.append(layer)
+            side = (side + 2 * padding - 4 - self.window) // 2 + 1
+        sizes = (maps[-1] * side**2, *hidden)
+        self.dense = [
+            Linear(i, o, gain=gain, key=k)
+            for i, o, k in zip(sizes, hidden, keys[len(maps) :], strict=False)
+        ]
+        self.head = Linear(sizes[-1], self.out_size, gain=1.0, key=keys[-1])
+
+    def __call__(self, x: PyTree) -> jax.Array:
+        activation, pool = activation_function(self.activation), eqx.nn.MaxPool2d(self.window, 2)
+        h = as_image(x, self.in_channels, self.head.weight.dtype, self.image_size)
+        for convolution in self.convolutions:
+            h = pool(activation(convolution(h)))
+        h = h.reshape(-1)
+        for layer in self.dense:
+            h = activation(layer(h))
+        return self.head(h)
+
+
+class LeNet5(_ConvThenDense):
     """LeNet-5: two convolutions with pooling, then three dense layers.
 
     The layout of LeCun, Bottou, Bengio and Haffner (1998, *Gradient-based learning applied to
@@ -37,13 +80,7 @@ class LeNet5(Configured):
         (10,)
     """
 
-    convolutions: list[eqx.nn.Conv2d]
-    dense: list[Linear]
-    head: Linear
-    in_channels: int = eqx.field(static=True)
-    out_size: int = eqx.field(static=True)
-    image_size: int = eqx.field(static=True)
-    activation: Activation = eqx.field(static=True)
+    window: ClassVar[int] = 2
 
     def __init__(
         self,
@@ -54,30 +91,13 @@ class LeNet5(Configured):
         activation: Activation = "relu",
         key: KeyLike,
     ):
-        self.in_channels = whole_number("in_channels", in_channels)
-        self.out_size = whole_number("out_size", out_size)
+        self._set_sizes(in_channels=in_channels, out_size=out_size)
         self.image_size = whole_number("image_size", image_size, least=12)
-        activation_function(activation)
-        self.activation = activation
-        gain = gain_of(activation)
-        *conv, a, b, c = jax.random.split(as_key(key), 5)
-        first = 2 if self.image_size < 32 else 0
-        self.convolutions = [
-            he_normal(eqx.nn.Conv2d, i, o, 5, padding=padding, gain=gain, key=k)
-            for i, o, padding, k in ((self.in_channels, 6, first, conv[0]), (6, 16, 0, conv[1]))
-        ]
-        side = ((self.image_size + 2 * first - 4) // 2 - 4) // 2
-        self.dense = [
-            Linear(16 * side**2, 120, gain=gain, key=a),
-            Linear(120, 84, gain=gain, key=b),
-        ]
-        self.head = Linear(84, self.out_size, gain=1.0, key=c)
-
-    def __call__(self, x: Any) -> jax.Array:
-        return _forward(self, x, eqx.nn.MaxPool2d(2, 2))
+        self.activation = known_activation(activation)
+        self._make_layers((6, 16), (2 if self.image_size < 32 else 0, 0), (120, 84), key)
 
 
-class ConvNet(Configured):
+class ConvNet(_ConvThenDense):
     """Three convolutions and three dense layers, the standard of Bayesian convolutional networks.
 
     The layout ``3Conv3FC`` of Shridhar, Laumann and Liwicki (2019, *A comprehensive guide to
@@ -103,15 +123,10 @@ class ConvNet(Configured):
         (3,)
     """
 
-    convolutions: list[eqx.nn.Conv2d]
-    dense: list[Linear]
-    head: Linear
-    in_channels: int = eqx.field(static=True)
-    out_size: int = eqx.field(static=True)
-    image_size: int = eqx.field(static=True)
+    window: ClassVar[int] = 3
+
     channels: tuple[int, ...] = eqx.field(static=True)
     hidden_sizes: tuple[int, ...] = eqx.field(static=True)
-    activation: Activation = eqx.field(static=True)
 
     def __init__(
         self,
@@ -124,38 +139,9 @@ class ConvNet(Configured):
         activation: Activation = "relu",
         key: KeyLike,
     ):
-        self.in_channels = whole_number("in_channels", in_channels)
-        self.out_size = whole_number("out_size", out_size)
+        self._set_sizes(in_channels=in_channels, out_size=out_size)
         self.image_size = whole_number("image_size", image_size, least=23)
         self.channels = several("channels", channels, least=3, most=3)
         self.hidden_sizes = several("hidden_sizes", hidden_sizes)
-        activation_function(activation)
-        self.activation = activation
-        gain = gain_of(activation)
-        maps, side = (self.in_channels, *self.channels), self.image_size
-        keys = jax.random.split(as_key(key), 4 + len(self.hidden_sizes))
-        self.convolutions = []
-        for i, o, padding, k in zip(maps, maps[1:], (2, 2, 1), keys, strict=False):
-            layer = he_normal(eqx.nn.Conv2d, i, o, 5, padding=padding, gain=gain, key=k)
-            self.convolutions.append(layer)
-            side = (side + 2 * padding - 4 - 3) // 2 + 1
-        sizes = (maps[-1] * side**2, *self.hidden_sizes)
-        self.dense = [
-            Linear(i, o, gain=gain, key=k)
-            for i, o, k in zip(sizes, sizes[1:], keys[3:], strict=False)
-        ]
-        self.head = Linear(sizes[-1], self.out_size, gain=1.0, key=keys[-1])
-
-    def __call__(self, x: Any) -> jax.Array:
-        return _forward(self, x, eqx.nn.MaxPool2d(3, 2))
-
-
-def _forward(network: LeNet5 | ConvNet, x: Any, pool: eqx.nn.MaxPool2d) -> jax.Array:
-    activation = activation_function(network.activation)
-    h = as_image(x, network.in_channels, network.head.weight.dtype, network.image_size)
-    for convolution in network.convolutions:
-        h = pool(activation(convolution(h)))
-    h = h.reshape(-1)
-    for layer in network.dense:
-        h = activation(layer(h))
-    return network.head(h)
+        self.activation = known_activation(activation)
+        self._make_layers(self.channels, (2, 2, 1), self.hidden_sizes, key)

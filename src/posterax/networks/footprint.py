@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+from jaxtyping import PyTree
 
 from .._util.jax_names import shaped
 from ..program.walker import equations
@@ -18,7 +19,7 @@ class Footprint(NamedTuple):
     widest: int
 
 
-def footprint(network: Any, x: Any) -> Footprint:
+def footprint(network: Any, x: PyTree) -> Footprint:
     """The footprint of a forward pass over a batch like ``x``; remembered by shapes.
 
     Example:
@@ -43,7 +44,7 @@ def footprint(network: Any, x: Any) -> Footprint:
     return _KNOWN.setdefault(key, _trace(network, x))
 
 
-def _trace(network: Any, x: Any) -> Footprint:
+def _trace(network: Any, x: PyTree) -> Footprint:
     output, sizes = _sizes(network, x)
     rows = jax.tree.leaves(x)[0].shape[0]
     more = jax.tree.map(lambda a: jax.ShapeDtypeStruct((rows + 1, *a.shape[1:]), a.dtype), x)
@@ -56,11 +57,11 @@ def _trace(network: Any, x: Any) -> Footprint:
     return Footprint(output, max(widest, 0))
 
 
-def _sizes(network: Any, x: Any) -> tuple[tuple[int, ...], list[int]]:
+def _sizes(network: Any, x: PyTree) -> tuple[tuple[int, ...], list[int]]:
     """The shape of the outputs, and the bytes of every value of the traced program."""
     arrays, rest = eqx.partition((network.params, network.state), eqx.is_array)
 
-    def forward(arrays: Any, x: Any) -> Any:
+    def forward(arrays: PyTree, x: PyTree) -> Any:
         params, state = eqx.combine(arrays, rest)
         return network.apply(params, state, x, jax.random.key(0), False)[0]
 

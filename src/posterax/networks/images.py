@@ -1,13 +1,13 @@
 """Images as networks take them, and the layers every image network is made of."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
+from jaxtyping import PyTree
 
 
-def as_image(x: Any, channels: int, dtype: Any, size: int | None = None) -> jax.Array:
+def as_image(x: PyTree, channels: int, dtype: DTypeLike, size: int | None = None) -> jax.Array:
     """One image as (C, H, W) in the precision of the weights; bytes (uint8) are divided by 255.
 
     Args:

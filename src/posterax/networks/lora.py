@@ -6,37 +6,27 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
+from jax.tree_util import KeyPath
+from jaxtyping import PyTree
 
 from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
-from .._util.tree import path_name
+from .._util.tree import named_leaves, path_name
 from .adapters import as_network
-from .base import Network
+from .base import Wrapper, with_params
 from .mlp import initial_normal
 from .parts import Where, select
 
 
-class LowRank(Network):
+class LowRank(Wrapper):
     """A network with W + U D in place of each chosen weight W; only U and D are parameters."""
 
-    network: Network
     fixed: Any  # W, the weights that the additions go to, and all others
 
-    def apply(
-        self,
-        params: Any,
-        state: Any,
-        x: Any,
-        key: jax.Array | None,
-        training: bool,
-        dropout: bool | None = None,
-    ) -> tuple[Any, Any]:
-        return self.network.apply(self._added(params), state, x, key, training, dropout)
-
-    def _added(self, params: Any) -> Any:
+    def inner(self, params: PyTree) -> Any:
         dtype = jax.tree.leaves(params)[0].dtype
 
-        def add(path: Any, w: jax.Array) -> jax.Array:
+        def add(path: KeyPath, w: jax.Array) -> jax.Array:
             pair = params.get(path_name(path))
             w = w.astype(dtype)
             return w if pair is None else w + (pair["up"] @ pair["down"]).reshape(w.shape)
@@ -45,12 +35,6 @@ class LowRank(Network):
 
     def frozen(self) -> Any:
         return self.fixed, self.network.frozen()
-
-    def check_inputs(self, x: Any) -> None:
-        self.network.check_inputs(x)
-
-    def rebuild(self, params: Any, state: Any) -> Any:
-        return self.network.rebuild(self._added(params), state)
 
 
 def is_matrix(name: str, w: jax.Array) -> bool:
@@ -66,7 +50,7 @@ def is_matrix(name: str, w: jax.Array) -> bool:
     return w.ndim > 1 and not thin and "bias" not in name.rpartition(".")[2]
 
 
-def low_rank(network: Any, rank: int = 4, where: Where = is_matrix, *, key: KeyLike) -> LowRank:
+def low_rank(network: PyTree, rank: int = 4, where: Where = is_matrix, *, key: KeyLike) -> LowRank:
     r"""Leave a trained network as it is and learn additions of low rank to its weights.
 
     Each chosen weight, seen as a matrix W of m rows, becomes W + U D with U (m × rank) starting
@@ -93,16 +77,13 @@ def low_rank(network: Any, rank: int = 4, where: Where = is_matrix, *, key: KeyL
     """
     rank = whole_number("rank", rank)
     base = as_network(network)
-    chosen = jax.tree.leaves(select(base.params, where))
-    leaves = jtu.tree_leaves_with_path(base.params)
-    named = [(path_name(path), w) for (path, w), c in zip(leaves, chosen, strict=True) if c]
-    flat = [name for name, w in named if w.ndim < 2]
-    if flat:
-        raise ValueError(f"where chooses {flat[0]}, which has one axis: no matrix to add to")
+    chosen = eqx.filter(base.params, select(base.params, where))
+    weights = named_leaves(chosen).items()
     params = {}
-    for (name, w), k in zip(named, jax.random.split(as_key(key), len(named)), strict=True):
+    for (name, w), k in zip(weights, jax.random.split(as_key(key), len(weights)), strict=True):
+        if w.ndim < 2:
+            raise ValueError(f"where chooses {name}, which has one axis: no matrix to add to")
         rows, columns = w.shape[0], w.size // w.shape[0]
         down = initial_normal(k, (rank, columns)) / columns**0.5
         params[name] = {"up": jnp.zeros((rows, rank), w.dtype), "down": down.astype(w.dtype)}
-    bare = eqx.tree_at(lambda n: n.params, base, None)
-    return LowRank(params, base.state, bare, base.params)
+    return LowRank(params, base.state, with_params(base, None), base.params)

@@ -9,10 +9,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
 from .._util.noise import noise_key, standard_normal
-from .config import Activation, Configured, activation_function, flag, several
+from .config import Activation, Configured, activation_function, flag, known_activation, several
 
 
 @partial(jax.jit, static_argnums=1)
@@ -110,13 +109,9 @@ class MLP(Configured):
         residual: bool = False,
         key: KeyLike,
     ):
-        self.in_size, self.out_size = (
-            whole_number("in_size", in_size),
-            whole_number("out_size", out_size),
-        )
+        self._set_sizes(in_size=in_size, out_size=out_size)
         self.hidden_sizes = several("hidden_sizes", hidden_sizes)
-        activation_function(activation)
-        self.activation = activation
+        self.activation = known_activation(activation)
         self.residual = flag("residual", residual)
         adding = sum(self._adds())
         if residual and not adding:

@@ -9,19 +9,22 @@ import equinox as eqx
 import jax
 import jax.tree_util as jtu
 import numpy as np
+from jaxtyping import PyTree
 
 from .._util.tree import path_name
-from .base import Network
+from .base import Network, Wrapper, with_params
 
 Where = str | Sequence[str] | Callable[[str, jax.Array], bool]
 
 
-def matches(name: str, pattern: str) -> bool:
-    """Whether a weight's name fits a pattern, alone or as the model's summary prints it."""
+def matches(pattern: str | Callable[[str, jax.Array], bool], name: str, w: jax.Array) -> bool:
+    """Whether a weight fits: by its name, alone or as the model's summary has it, or a function."""
+    if callable(pattern):
+        return bool(pattern(name, w))
     return any(fnmatch.fnmatchcase(n, pattern) for n in (name, f"network.{name}"))
 
 
-def select(params: Any, where: Where) -> Any:
+def select(params: PyTree, where: Where) -> Any:
     """A tree like ``params``: whether each weight is chosen.
 
     Args:
@@ -37,37 +40,23 @@ def select(params: Any, where: Where) -> Any:
         {'a': {'b': False, 'w': True}}
     """
     patterns: Any = [where] if isinstance(where, str) or callable(where) else where
-    if (
-        not isinstance(patterns, list | tuple)
-        or not patterns
-        or not all(isinstance(p, str) or callable(p) for p in patterns)
-    ):
+    several = isinstance(patterns, list | tuple) and len(patterns) > 0
+    if not (several and all(isinstance(p, str) or callable(p) for p in patterns)):
         raise TypeError(
             "where must be a pattern such as 'head.*', several of them, or a function of (name, "
             f"array), got {where!r}"
         )
-
-    used: set[int] = set()
-
-    def chosen(path: Any, w: jax.Array) -> bool:
-        name = path_name(path)
-        by = {
-            i
-            for i, p in enumerate(patterns)
-            if (bool(p(name, w)) if callable(p) else matches(name, p))
-        }
-        used.update(by)
-        return bool(by)
-
-    tree = jtu.tree_map_with_path(chosen, params)
-    idle = [pattern for i, pattern in enumerate(patterns) if i not in used]
-    if idle:  # one of several too: a misspelt name must not go unnoticed
-        names = ", ".join(path_name(path) for path, _ in jtu.tree_leaves_with_path(params))
-        raise ValueError(f"where={idle[0]!r} matches no weight; the weights are {names}")
-    return tree
+    leaves = [(path_name(path), w) for path, w in jtu.tree_leaves_with_path(params)]
+    hits = [[matches(pattern, *leaf) for leaf in leaves] for pattern in patterns]
+    for pattern, by_weight in zip(patterns, hits, strict=True):
+        if not any(by_weight):  # one of several too: a misspelt name must not go unnoticed
+            names = ", ".join(name for name, _ in leaves)
+            raise ValueError(f"where={pattern!r} matches no weight; the weights are {names}")
+    chosen = [any(by_pattern) for by_pattern in zip(*hits, strict=True)]
+    return jax.tree.unflatten(jax.tree.structure(params), chosen)
 
 
-def numbers_fingerprint(tree: Any) -> str | None:
+def numbers_fingerprint(tree: PyTree) -> str | None:
     """A hash of the numbers in a tree, in single precision; ``None`` where there are none.
 
     Example:
@@ -84,47 +73,26 @@ def numbers_fingerprint(tree: Any) -> str | None:
     return digest.hexdigest() if leaves else None
 
 
-class FrozenNetwork(Network):
+class FrozenNetwork(Wrapper):
     """A network of which only some weights are parameters; the others stay as they are."""
 
-    network: Network
     fixed: Any  # the weights that stay, in the network's tree
 
-    def __init__(self, network: Network, chosen: Any):
+    def __init__(self, network: Network, chosen: PyTree):
         params, self.fixed = eqx.partition(network.params, chosen)
         self.params, self.state = params, network.state
-        # its weights are here and in ``fixed``; they are not kept twice
-        self.network = eqx.tree_at(lambda n: n.params, network, None)
+        self.network = with_params(network, None)  # its weights are here and in ``fixed``
 
-    def apply(
-        self,
-        params: Any,
-        state: Any,
-        x: Any,
-        key: jax.Array | None,
-        training: bool,
-        dropout: bool | None = None,
-    ) -> tuple[Any, Any]:
+    def inner(self, params: PyTree) -> Any:
         dtype = jax.tree.leaves(params)[0].dtype
-        fixed = jax.tree.map(lambda a: a.astype(dtype), self.fixed)
-        return self.network.apply(eqx.combine(params, fixed), state, x, key, training, dropout)
+        return eqx.combine(params, jax.tree.map(lambda a: a.astype(dtype), self.fixed))
 
     def fingerprint(self, *, widths: bool = False) -> str:
-        whole = eqx.combine(self.params, self.fixed)
-        return eqx.tree_at(
-            lambda n: n.params, self.network, whole, is_leaf=lambda n: n is None
-        ).fingerprint(widths=widths)
+        params = eqx.combine(self.params, self.fixed)
+        return with_params(self.network, params).fingerprint(widths=widths)
 
     def fan_in(self, shape: tuple[int, ...], name: str = "") -> int:
         return self.network.fan_in(shape, name)
 
     def frozen(self) -> Any:
         return self.fixed, self.network.frozen()
-
-    def check_inputs(self, x: Any) -> None:
-        self.network.check_inputs(x)
-
-    def rebuild(self, params: Any, state: Any) -> Any:
-        dtype = jax.tree.leaves(params)[0].dtype
-        fixed = jax.tree.map(lambda a: a.astype(dtype), self.fixed)
-        return self.network.rebuild(eqx.combine(params, fixed), state)

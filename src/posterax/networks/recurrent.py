@@ -5,8 +5,9 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
+from jaxtyping import PyTree
 
-from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
 from .config import Configured, flag, one_of
 from .mlp import Linear
@@ -14,7 +15,7 @@ from .mlp import Linear
 _CELLS: dict[str, Any] = {"lstm": eqx.nn.LSTMCell, "gru": eqx.nn.GRUCell}
 
 
-def as_sequence(x: Any, in_size: int, dtype: Any) -> tuple[jax.Array, jax.Array | None]:
+def as_sequence(x: PyTree, in_size: int, dtype: DTypeLike) -> tuple[jax.Array, jax.Array | None]:
     """One sequence as values (T, features) in the precision of the weights, and its mask.
 
     Args:
@@ -42,7 +43,7 @@ def as_sequence(x: Any, in_size: int, dtype: Any) -> tuple[jax.Array, jax.Array 
     return values.astype(dtype), mask
 
 
-def split_mask(x: Any) -> tuple[jax.Array, jax.Array | None]:
+def split_mask(x: PyTree) -> tuple[jax.Array, jax.Array | None]:
     """Values and mask of one sequence; no mask means that every step counts."""
     if not isinstance(x, tuple | list):
         return jnp.asarray(x), None
@@ -109,23 +110,19 @@ class Recurrent(Configured):
         per_step: bool = False,
         key: KeyLike,
     ):
-        self.in_size, self.out_size = (
-            whole_number("in_size", in_size),
-            whole_number("out_size", out_size),
-        )
-        self.hidden_size = whole_number("hidden_size", hidden_size)
+        self._set_sizes(in_size=in_size, out_size=out_size, hidden_size=hidden_size)
         self.cell = one_of("cell", cell, tuple(_CELLS))
         self.per_step = flag("per_step", per_step)
         a, b = jax.random.split(as_key(key))
         self.cell_weights = _CELLS[cell](self.in_size, self.hidden_size, key=a)
         self.head = Linear(self.hidden_size, self.out_size, gain=1.0, key=b)
 
-    def __call__(self, x: Any) -> jax.Array:
+    def __call__(self, x: PyTree) -> jax.Array:
         dtype = self.head.weight.dtype
         values, mask = as_sequence(x, self.in_size, dtype)
         zeros = jnp.zeros(self.hidden_size, dtype)
 
-        def step(state: Any, inputs: tuple[jax.Array, jax.Array | None]) -> tuple[Any, Any]:
+        def step(state: PyTree, inputs: tuple[jax.Array, jax.Array | None]) -> tuple[Any, Any]:
             value, present = inputs
             new = self.cell_weights(value, state)
             if present is not None:
@@ -134,6 +131,5 @@ class Recurrent(Configured):
 
         start: Any = (zeros, zeros) if self.cell == "lstm" else zeros
         last, hidden = jax.lax.scan(step, start, (values, mask))
-        if self.per_step:
-            return self.head(hidden)
-        return self.head(last[0] if self.cell == "lstm" else last)
+        last = last[0] if self.cell == "lstm" else last
+        return self.head(hidden if self.per_step else last)

@@ -1,14 +1,15 @@
 """Residual networks for images."""
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import PyTree
 
-from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
-from .config import Activation, Configured, activation_function, one_of
+from .config import Activation, Configured, activation_function, known_activation, one_of
 from .images import as_image, group_norm
 from .mlp import Linear, gain_of, he_normal
 
@@ -16,7 +17,7 @@ from .mlp import Linear, gain_of, he_normal
 _LAYOUTS = {18: (64, (2, 2, 2, 2), True), 20: (16, (3, 3, 3), False)}
 
 
-class Block(eqx.Module):
+class ResidualBlock(eqx.Module):
     """Two 3 × 3 convolutions, added to the input: h ← a(F(h) + h)."""
 
     convolutions: list[eqx.nn.Conv2d]
@@ -40,7 +41,7 @@ class Block(eqx.Module):
             projection = he_normal(eqx.nn.Conv2d, i, o, 1, stride=stride, key=c, **options)
             self.shortcut = projection, group_norm(o)
 
-    def __call__(self, x: jax.Array, activation: Any) -> jax.Array:
+    def __call__(self, x: jax.Array, activation: Callable) -> jax.Array:
         first, second = self.convolutions
         h = self.norms[1](second(activation(self.norms[0](first(x)))))
         if self.shortcut is not None:
@@ -81,7 +82,7 @@ class ResNet(Configured):
 
     stem: eqx.nn.Conv2d
     norm: eqx.nn.GroupNorm
-    blocks: list[Block]
+    blocks: list[ResidualBlock]
     head: Linear
     depth: int = eqx.field(static=True)
     in_channels: int = eqx.field(static=True)
@@ -100,12 +101,10 @@ class ResNet(Configured):
         key: KeyLike,
     ):
         self.depth = one_of("depth", depth, tuple(_LAYOUTS))
-        self.in_channels = whole_number("in_channels", in_channels)
-        self.out_size = whole_number("out_size", out_size)
         usual, stages, learned = _LAYOUTS[depth]
-        self.width = usual if width is None else whole_number("width", width)
-        activation_function(activation)
-        self.activation = activation
+        width = usual if width is None else width
+        self._set_sizes(in_channels=in_channels, out_size=out_size, width=width)
+        self.activation = known_activation(activation)
         gain = gain_of(activation)
         stem, head, *keys = jax.random.split(as_key(key), 2 + sum(stages))
         options: dict[str, Any] = {"padding": 1, "use_bias": False, "gain": gain}
@@ -116,12 +115,12 @@ class ResNet(Configured):
         for stage, count in enumerate(stages):
             for i in range(count):
                 out, stride = self.width * 2**stage, 2 if stage > 0 and i == 0 else 1
-                block = Block(channels, out, stride, learned=learned, gain=gain, key=keys.pop())
-                self.blocks.append(block)
+                options = {"learned": learned, "gain": gain, "key": keys.pop()}
+                self.blocks.append(ResidualBlock(channels, out, stride, **options))
                 channels = out
         self.head = Linear(channels, self.out_size, gain=1.0, key=head)
 
-    def __call__(self, x: Any) -> jax.Array:
+    def __call__(self, x: PyTree) -> jax.Array:
         activation = activation_function(self.activation)
         h = as_image(x, self.in_channels, self.head.weight.dtype)
         h = activation(self.norm(self.stem(h)))

@@ -9,148 +9,121 @@ import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
+from jax.tree_util import KeyPath
+from jaxtyping import PyTree
 
 from .._util.fingerprint import data_fingerprint
 from .._util.jax_names import Tracer
 from .._util.tree import named_leaves, path_name
 from .adapters import as_network
-from .base import Network
+from .base import Network, Wrapper, with_params
 from .parts import FrozenNetwork
 
 Masks = dict[str, np.ndarray]
 
 
-class SparseNetwork(Network):
-    """A network whose parameters are, of each array, the vector of the entries that are kept.
+class SparseNetwork(Wrapper):
+    """A network whose parameters are, of each array, the vector of the entries that remain.
 
-    ``places`` has, by name, where in its flattened array each kept entry belongs; an array that
-    lost nothing is not among them and stays as it is. The places are arrays and so arguments of a
-    compiled program, not constants in it.
+    ``positions`` has, by name, where in its flattened array each remaining entry belongs; an array
+    that lost nothing is not among them and stays as it is. The positions are arrays and so
+    arguments of a compiled program, not constants in it.
     """
 
-    network: Network
-    places: dict[str, jax.Array]
+    positions: dict[str, jax.Array]
     shapes: tuple[tuple[str, tuple[int, ...]], ...] = eqx.field(static=True)
 
-    def whole(self, params: Any) -> Any:
+    def inner(self, params: PyTree) -> Any:
         """The network's own weights, zeros where entries were removed."""
         shapes = dict(self.shapes)
 
-        def spread(path: Any, kept: jax.Array) -> jax.Array:
+        def spread(path: KeyPath, entries: jax.Array) -> jax.Array:
             name = path_name(path)
-            if name not in self.places:
-                return kept
-            size, places = int(np.prod(shapes[name])), self.places[name]
-            if not any(isinstance(a, Tracer) for a in (kept, places)):
-                host = np.zeros(size, kept.dtype)
-                host[np.asarray(places)] = kept
+            if name not in self.positions:
+                return entries
+            size, positions = int(np.prod(shapes[name])), self.positions[name]
+            if not any(isinstance(a, Tracer) for a in (entries, positions)):
+                host = np.zeros(size, entries.dtype)
+                host[np.asarray(positions)] = entries
                 return jnp.asarray(host.reshape(shapes[name]))
-            # a scatter: ten times as fast as to gather from the kept ones and a zero, and what
-            # its gradient gathers are the kept entries alone
-            flat = jnp.zeros(size, kept.dtype)
-            flat = flat.at[places].set(
-                kept, indices_are_sorted=True, unique_indices=True, mode="promise_in_bounds"
+            # a scatter: ten times as fast as to gather from the entries and a zero, and what its
+            # gradient gathers are the entries alone
+            flat = jnp.zeros(size, entries.dtype)
+            flat = flat.at[positions].set(
+                entries, indices_are_sorted=True, unique_indices=True, mode="promise_in_bounds"
             )
             return flat.reshape(shapes[name])
 
         return jtu.tree_map_with_path(spread, params)
 
-    def apply(
-        self,
-        params: Any,
-        state: Any,
-        x: Any,
-        key: jax.Array | None,
-        training: bool,
-        dropout: bool | None = None,
-    ) -> tuple[Any, Any]:
-        return self.network.apply(self.whole(params), state, x, key, training, dropout)
-
     def dense(self) -> Network:
-        return with_params(self.network, self.whole(self.params))
+        return with_params(self.network, self.inner(self.params))
 
     def unfolded(self) -> tuple[Network, Callable[[Any], Any]]:
-        return self.network, self.whole
+        return self.network, self.inner
 
     def masks(self) -> Masks:
-        """By name, of the arrays that lost something: whether each entry is kept."""
-        found = {}
-        for name, shape in self.shapes:
-            if name in self.places:
-                flat = np.zeros(int(np.prod(shape)), bool)
-                flat[np.asarray(self.places[name])] = True
-                found[name] = flat.reshape(shape)
-        return found
+        """By name, of the arrays that lost something: whether each entry remains."""
 
-    def kept(self, tree: Any) -> Any:
-        """Of a tree like the whole network's weights, what belongs to those that are kept."""
+        def mask(name: str, shape: tuple[int, ...]) -> np.ndarray:
+            flat = np.zeros(int(np.prod(shape)), bool)
+            flat[np.asarray(self.positions[name])] = True
+            return flat.reshape(shape)
+
+        return {name: mask(name, shape) for name, shape in self.shapes if name in self.positions}
+
+    def restrict(self, tree: PyTree) -> Any:
+        """Of a tree like the dense network's weights, what belongs to the entries that remain."""
         shapes = dict(self.shapes)
-        whole = {n for n, w in named_leaves(tree).items() if np.shape(w) == shapes.get(n)}
-        return take(tree, {name: kept for name, kept in self.masks().items() if name in whole})
+        dense = {n for n, w in named_leaves(tree).items() if np.shape(w) == shapes.get(n)}
+        return take(tree, {name: mask for name, mask in self.masks().items() if name in dense})
 
     def resolve(self, prior: Any) -> Any:
-        # as if nothing were missing: a fan-in is that of the whole array
+        # as if nothing were missing: a fan-in is that of the dense array
         own = named_leaves(prior.loc.network) if prior.each else {}
-        priors = prior.resolve(self.whole(self.params), self.network.fan_in)
+        priors = prior.resolve(self.inner(self.params), self.network.fan_in)
 
-        def kept(path: Any, _: Any, one: Any) -> Any:
+        def restricted(path: KeyPath, _: Any, one: Any) -> Any:
             name = path_name(path)
             shape = dict(self.shapes)[name]
-            if name not in self.places or (name in own and np.shape(own[name]) != shape):
+            if name not in self.positions or (name in own and np.shape(own[name]) != shape):
                 return one
-            return one.kept(shape, np.asarray(self.places[name]))
+            return one.restrict(shape, np.asarray(self.positions[name]))
 
-        return jtu.tree_map_with_path(kept, self.params, priors)
+        return jtu.tree_map_with_path(restricted, self.params, priors)
 
     def fan_in(self, shape: tuple[int, ...], name: str = "") -> int:
         return self.network.fan_in(dict(self.shapes).get(name, shape), name)
 
     def fingerprint(self, *, widths: bool = False) -> str:
-
-        own = data_fingerprint({name: np.asarray(at) for name, at in self.places.items()})
+        own = data_fingerprint(self.positions)
         return f"{self.dense().fingerprint(widths=widths)}-{own[:16]}"
-
-    def frozen(self) -> Any:
-        return self.network.frozen()
-
-    def check_inputs(self, x: Any) -> None:
-        self.network.check_inputs(x)
-
-    def rebuild(self, params: Any, state: Any) -> Any:
-        return self.network.rebuild(self.whole(params), state)
-
-
-def with_params(network: Network, params: Any) -> Network:
-    """A network with other parameters in the place of its own, or of none."""
-    return eqx.tree_at(lambda n: n.params, network, params, is_leaf=lambda n: n is None)
 
 
 def pruned_weights(network: Network) -> list[str]:
     """The arrays that lost entries, by name, but for those with one axis or none (biases)."""
     if not isinstance(network, SparseNetwork):
         return []
-    return [name for name, shape in network.shapes if name in network.places and len(shape) > 1]
+    return [name for name, shape in network.shapes if name in network.positions and len(shape) > 1]
 
 
-def same_places(one: Network, other: Network) -> bool:
+def same_masks(one: Network, other: Network) -> bool:
     """Whether two networks were pruned of the same weights, or neither of any."""
-    masks = [n.masks() if isinstance(n, SparseNetwork) else {} for n in (one, other)]
-    return masks[0].keys() == masks[1].keys() and all(
-        np.array_equal(kept, masks[1][name]) for name, kept in masks[0].items()
-    )
+    a, b = (n.masks() if isinstance(n, SparseNetwork) else {} for n in (one, other))
+    return a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)
 
 
-def sparse(network: Any, mask: Any) -> Network:
+def sparse(network: PyTree, mask: PyTree) -> Network:
     r"""Make some weights of a network the constant 0, and only the others its parameters.
 
-    f(x; w ∘ m) with a mask m of zeros and ones. In a model the weights that are kept are what is
+    f(x; w ∘ m) with a mask m of zeros and ones. In a model the weights that remain are what is
     uncertain, trained and stored: memory, files and the sum over log priors shrink with them.
     [`px.prune`][posterax.pruning.prune] chooses the mask by the posterior. The priors of weights
-    that stay are what they were, a fan-in that of the whole array.
+    that remain are what they were, a fan-in that of the dense array.
 
     Args:
         network: any network a model takes; one that is sparse loses more.
-        mask: arrays of booleans, true for what is kept: a tree like the weights, or a dictionary
+        mask: arrays of booleans, true for what remains: a tree like the weights, or a dictionary
             by name (``{"layers.0.weight": …}``), in which arrays without a mask lose nothing.
 
     Example:
@@ -169,24 +142,17 @@ def sparse(network: Any, mask: Any) -> Network:
         return base
     params = named_leaves(base.params)
     if isinstance(base, SparseNetwork):
-        inner, before, shapes = base.network, base.places, base.shapes
+        inner, positions, shapes = base.network, dict(base.positions), base.shapes
     else:
-        inner, before = eqx.tree_at(lambda n: n.params, base, None), {}
+        inner, positions = with_params(base, None), {}
         shapes = tuple((name, tuple(w.shape)) for name, w in params.items())
-    places = {name: np.asarray(at) for name, at in before.items()}
-    for name, kept in masks.items():
-        every = places.get(name, np.arange(params[name].size))
-        places[name] = every[kept.reshape(-1)].astype(np.int32)
-    return SparseNetwork(
-        take(base.params, masks),
-        base.state,
-        inner,
-        {name: jnp.asarray(at) for name, at in places.items()},
-        shapes,
-    )
+    for name, remains in masks.items():
+        before = np.asarray(positions.get(name, np.arange(params[name].size)))
+        positions[name] = jnp.asarray(before[remains.reshape(-1)].astype(np.int32))
+    return SparseNetwork(take(base.params, masks), base.state, inner, positions, shapes)
 
 
-def check_masks(mask: Any, network: Network) -> Masks:
+def check_masks(mask: PyTree, network: Network) -> Masks:
     """Masks by name in the shape of the network's parameters, of those that lose something."""
     params = named_leaves(network.params)
     earlier: Masks = network.masks() if isinstance(network, SparseNetwork) else {}
@@ -198,7 +164,7 @@ def check_masks(mask: Any, network: Network) -> Masks:
             )
         array = np.asarray(value)
         if array.dtype != bool:
-            raise TypeError(f"mask: {name} must be booleans (true: kept), got {array.dtype}")
+            raise TypeError(f"mask: {name} must be booleans (True: remains), got {array.dtype}")
         if name in earlier and array.shape == earlier[name].shape:
             array = array[earlier[name]]  # what is gone is gone
         if array.shape != params[name].shape:
@@ -210,8 +176,8 @@ def check_masks(mask: Any, network: Network) -> Masks:
     return masks
 
 
-def take(tree: Any, masks: Masks, front: int = 0) -> Any:
-    """The kept entries of each array of a tree, as a vector; arrays that lose none as they are.
+def take(tree: PyTree, masks: Masks, front: int = 0) -> Any:
+    """The remaining entries of each array of a tree, as a vector; arrays that lose none unchanged.
 
     Args:
         tree: like the network's weights, ``None`` where there is nothing.
@@ -225,24 +191,24 @@ def take(tree: Any, masks: Masks, front: int = 0) -> Any:
         {'w': array([1, 4])}
     """
 
-    def one(path: Any, w: Any) -> Any:
-        kept = masks.get(path_name(path))
-        if kept is None:
+    def one(path: KeyPath, w: Any) -> Any:
+        mask = masks.get(path_name(path))
+        if mask is None:
             return w
         # on the host: every array has a shape of its own, for which there is no program yet
         array = np.asarray(w)
-        left = array.reshape(*array.shape[:front], -1)[..., np.flatnonzero(kept)]
-        return jnp.asarray(left) if isinstance(w, jax.Array) else left
+        entries = array.reshape(*array.shape[:front], -1)[..., np.flatnonzero(mask)]
+        return jnp.asarray(entries) if isinstance(w, jax.Array) else entries
 
     return jtu.tree_map_with_path(one, tree)
 
 
-def freeze(network: Network, chosen: Any) -> Network:
+def freeze(network: Network, chosen: PyTree) -> Network:
     """The network with only the chosen weights as parameters; what was removed stays removed."""
     if not isinstance(network, SparseNetwork):
         return FrozenNetwork(network, chosen)
     wanted = named_leaves(chosen)
-    masks = {name: kept for name, kept in network.masks().items() if wanted[name]}
+    masks = {name: mask for name, mask in network.masks().items() if wanted[name]}
     return sparse(FrozenNetwork(network.dense(), chosen), masks)
 
 

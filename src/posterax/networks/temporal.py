@@ -1,20 +1,21 @@
 """Temporal convolutional networks: sequences by causal, dilated convolutions."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import PyTree
 
 from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
-from .config import Activation, Configured, activation_function, flag, several
+from .config import Activation, Configured, activation_function, flag, known_activation, several
 from .mlp import Linear, gain_of, he_normal
 from .recurrent import as_sequence
 
 
-class Block(eqx.Module):
+class TemporalBlock(eqx.Module):
     """Two causal convolutions of one dilation, added to the input."""
 
     convolutions: list[eqx.nn.Conv1d]
@@ -30,7 +31,7 @@ class Block(eqx.Module):
         ]
         self.shortcut = None if i == o else he_normal(eqx.nn.Conv1d, i, o, 1, gain=1.0, key=c)
 
-    def __call__(self, x: jax.Array, mask: jax.Array | None, activation: Any) -> jax.Array:
+    def __call__(self, x: jax.Array, mask: jax.Array | None, activation: Callable) -> jax.Array:
         h = x
         for convolution in self.convolutions:
             h = activation(convolution(h))
@@ -50,9 +51,8 @@ class TemporalConvNet(Configured):
     Inputs are (T, features), or a pair (values, mask) with a boolean mask (T,), padded at the end
     or at the start; the last step then is the last unmasked one.
 
-    With ``per_step`` masked steps have outputs and targets too, and these count in the
-    likelihood: a mask is of inputs. Where they must not, leave ``per_step`` out and give a row for
-    every step that counts, the sequence masked after it, with that step's target.
+    With ``per_step`` masked steps count in the likelihood, as in
+    [`Recurrent`][posterax.networks.Recurrent].
 
     Args:
         in_size: features of each step.
@@ -74,7 +74,7 @@ class TemporalConvNet(Configured):
 
     of_sequences: ClassVar[bool] = True
 
-    blocks: list[Block]
+    blocks: list[TemporalBlock]
     head: Linear
     in_size: int = eqx.field(static=True)
     out_size: int = eqx.field(static=True)
@@ -94,24 +94,20 @@ class TemporalConvNet(Configured):
         per_step: bool = False,
         key: KeyLike,
     ):
-        self.in_size, self.out_size = (
-            whole_number("in_size", in_size),
-            whole_number("out_size", out_size),
-        )
+        self._set_sizes(in_size=in_size, out_size=out_size)
         self.channels = several("channels", channels, least=1)
         self.kernel = whole_number("kernel", kernel, least=2)
-        activation_function(activation)
-        self.activation = activation
+        self.activation = known_activation(activation)
         self.per_step = flag("per_step", per_step)
         head, *keys = jax.random.split(as_key(key), 1 + len(self.channels))
         sizes = (self.in_size, *self.channels)
         self.blocks = [
-            Block(sizes[i], sizes[i + 1], self.kernel, 2**i, gain_of(activation), k)
+            TemporalBlock(sizes[i], sizes[i + 1], self.kernel, 2**i, gain_of(activation), k)
             for i, k in enumerate(keys)
         ]
         self.head = Linear(sizes[-1], self.out_size, gain=1.0, key=head)
 
-    def __call__(self, x: Any) -> jax.Array:
+    def __call__(self, x: PyTree) -> jax.Array:
         activation = activation_function(self.activation)
         values, mask = as_sequence(x, self.in_size, self.head.weight.dtype)
         h = values.T

@@ -6,24 +6,18 @@ needed, since a state dict of numpy arrays will do.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from .._util.tree import path_name
 
 # Equinox takes running averages of so many steps as they are, and of fewer as not yet grown up
 MANY_STEPS = 2**24
-
-
-class Entry(NamedTuple):
-    """One array of a state dict."""
-
-    name: str
-    value: np.ndarray
 
 
 class _Reader:
@@ -59,7 +53,8 @@ class _Reader:
             )
 
 
-def _entries(state_dict: Any) -> list[Entry]:
+def _entries(state_dict: Any) -> list[tuple[str, np.ndarray]]:
+    """The arrays of a state dict by name, in order."""
     if not isinstance(state_dict, Mapping):
         hint = "; pass module.state_dict()" if hasattr(state_dict, "state_dict") else ""
         raise TypeError(
@@ -78,19 +73,29 @@ def _entries(state_dict: Any) -> list[Entry]:
                 f"state_dict[{name!r}] must be a tensor or an array of numbers, got "
                 f"{type(value).__name__}"
             )
-        entries.append(Entry(str(name), np.asarray(value)))
+        entries.append((str(name), np.asarray(value)))
     return entries
 
 
 # -- layers whose arrays PyTorch keeps otherwise; each reader returns {field: array}
 
 
+def _same(read: _Reader, layer: Any, path: str, *names: str) -> dict[str, np.ndarray]:
+    """Arrays that PyTorch has by the same names and in the same shapes."""
+    return {name: read.take(f"{path}.{name}", getattr(layer, name).shape, name) for name in names}
+
+
 def _conv(read: _Reader, layer: Any, path: str) -> dict[str, np.ndarray]:
-    new = {"weight": read.take(f"{path}.weight", layer.weight.shape, "weight")}
-    if layer.bias is not None:  # (channels, 1, 1) here, (channels,) there
-        bias = read.take(f"{path}.bias", layer.bias.shape[:1], "bias")
-        new["bias"] = bias.reshape(layer.bias.shape)
-    return new
+    weight = read.take(f"{path}.weight", layer.weight.shape, "weight")
+    return {"weight": weight} | _conv_bias(read, layer, path)
+
+
+def _conv_bias(read: _Reader, layer: Any, path: str) -> dict[str, np.ndarray]:
+    if layer.bias is None:
+        return {}
+    # (channels, 1, 1) here, (channels,) there
+    bias = read.take(f"{path}.bias", layer.bias.shape[:1], "bias")
+    return {"bias": bias.reshape(layer.bias.shape)}
 
 
 def _conv_transpose(read: _Reader, layer: Any, path: str) -> dict[str, np.ndarray]:
@@ -100,18 +105,11 @@ def _conv_transpose(read: _Reader, layer: Any, path: str) -> dict[str, np.ndarra
     # (in, out / groups, …) there; here (out, in / groups, …), and the kernel is not turned round
     weight = there.reshape(g, per_group, out // g, *kernel).swapaxes(1, 2)
     weight = np.flip(weight.reshape(layer.weight.shape), tuple(range(2, 2 + len(kernel))))
-    new = {"weight": weight}
-    if layer.bias is not None:
-        bias = read.take(f"{path}.bias", (out,), "bias")
-        new["bias"] = bias.reshape(layer.bias.shape)
-    return new
+    return {"weight": weight} | _conv_bias(read, layer, path)
 
 
 def _recurrent(read: _Reader, layer: Any, path: str) -> dict[str, np.ndarray]:
-    new = {
-        name: read.take(f"{path}.{name}", getattr(layer, name).shape, name)
-        for name in ("weight_ih", "weight_hh")
-    }
+    new = _same(read, layer, path, "weight_ih", "weight_hh")
     if layer.bias is None:
         return new
     from_input, from_hidden = (
@@ -128,14 +126,9 @@ def _recurrent(read: _Reader, layer: Any, path: str) -> dict[str, np.ndarray]:
 
 
 def _batch_norm(read: _Reader, layer: Any, path: str) -> dict[str, np.ndarray]:
-    new = {}
-    if layer.weight is not None:
-        for name in ("weight", "bias"):
-            new[name] = read.take(f"{path}.{name}", getattr(layer, name).shape, name)
-    shape = (layer.input_size,)
-    for name in ("running_mean", "running_var"):
-        new[name] = read.take(f"{path}.{name}", shape, name)
-    return new
+    new = {} if layer.weight is None else _same(read, layer, path, "weight", "bias")
+    shape, averages = (layer.input_size,), ("running_mean", "running_var")
+    return new | {name: read.take(f"{path}.{name}", shape, name) for name in averages}
 
 
 def _prelu(read: _Reader, layer: Any, path: str) -> dict[str, np.ndarray]:
@@ -197,11 +190,9 @@ def from_torch(network: Any, state_dict: Mapping[str, Any]) -> Any:
     new = []
     for path, node in nodes:
         name = path_name(path)
-        layer = next(
-            (read_layer for kind, read_layer in LAYERS.items() if isinstance(node, kind)), None
-        )
-        if layer is not None:
-            arrays = layer(read, node, name)
+        read_layer = next((r for kind, r in LAYERS.items() if isinstance(node, kind)), None)
+        if read_layer is not None:
+            arrays = read_layer(read, node, name)
             state = _with_averages(node, state, arrays, name)
             new.append(_replaced(node, arrays))
         elif eqx.is_inexact_array(node):
@@ -226,7 +217,7 @@ def _replaced(layer: Any, arrays: dict[str, np.ndarray]) -> Any:
     )
 
 
-def _with_averages(layer: Any, state: Any, arrays: dict[str, np.ndarray], path: str) -> Any:
+def _with_averages(layer: Any, state: PyTree, arrays: dict[str, np.ndarray], path: str) -> Any:
     """The state with a batch normalisation's running averages."""
     if not isinstance(layer, eqx.nn.BatchNorm):
         return state

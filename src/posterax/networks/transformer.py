@@ -1,20 +1,22 @@
 """A small transformer encoder for sequences of features or of tokens."""
 
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
-from .config import Activation, Configured, activation_function
+from .config import Activation, Configured, activation_function, known_activation
 from .mlp import Linear, gain_of, initial_normal
 from .recurrent import as_sequence, split_mask
 
 
-class Block(eqx.Module):
+class TransformerBlock(eqx.Module):
     """Attention, then two dense layers, each on a normalised input and added to it."""
 
     norms: list[eqx.nn.LayerNorm]
@@ -30,7 +32,7 @@ class Block(eqx.Module):
             Linear(4 * width, width, gain=1.0, key=c),
         ]
 
-    def __call__(self, h: jax.Array, attended: jax.Array | None, activation: Any) -> jax.Array:
+    def __call__(self, h: jax.Array, attended: jax.Array | None, activation: Callable) -> jax.Array:
         g = jax.vmap(self.norms[0])(h)
         h = h + self.attention(g, g, g, attended)
         wide, narrow = self.dense
@@ -76,7 +78,7 @@ class Transformer(Configured):
 
     embedding: Linear | eqx.nn.Embedding
     position: jax.Array
-    blocks: list[Block]
+    blocks: list[TransformerBlock]
     norm: eqx.nn.LayerNorm
     head: Linear
     in_size: int | None = eqx.field(static=True)
@@ -108,13 +110,10 @@ class Transformer(Configured):
             )
         self.in_size = None if in_size is None else whole_number("in_size", in_size)
         self.vocabulary = None if vocabulary is None else whole_number("vocabulary", vocabulary)
-        self.out_size = whole_number("out_size", out_size)
-        self.width, self.heads = whole_number("width", width), whole_number("heads", heads)
+        self._set_sizes(out_size=out_size, width=width, heads=heads, layers=layers, length=length)
         if self.width % self.heads:
             raise ValueError(f"width must be a multiple of heads={heads}, got {width}")
-        self.layers, self.length = whole_number("layers", layers), whole_number("length", length)
-        activation_function(activation)
-        self.activation = activation
+        self.activation = known_activation(activation)
         first, second, head, *keys = jax.random.split(as_key(key), 3 + self.layers)
         scale = self.width**-0.5
         if self.in_size is not None:
@@ -123,11 +122,13 @@ class Transformer(Configured):
             weight = scale * initial_normal(first, (self.vocabulary, self.width))
             self.embedding = eqx.nn.Embedding(weight=weight)
         self.position = scale * initial_normal(second, (self.length, self.width))
-        self.blocks = [Block(self.width, self.heads, gain_of(activation), k) for k in keys]
+        self.blocks = [
+            TransformerBlock(self.width, self.heads, gain_of(activation), k) for k in keys
+        ]
         self.norm = eqx.nn.LayerNorm(self.width)
         self.head = Linear(self.width, self.out_size, gain=1.0, key=head)
 
-    def __call__(self, x: Any) -> jax.Array:
+    def __call__(self, x: PyTree) -> jax.Array:
         activation = activation_function(self.activation)
         h, mask = self._embed(x)
         steps = len(h)
@@ -147,7 +148,7 @@ class Transformer(Configured):
         count = jnp.maximum(mask.sum(), 1).astype(h.dtype)
         return self.head(jnp.where(mask[:, None], h, 0).sum(0) / count)
 
-    def check_inputs(self, x: Any) -> None:
+    def check_inputs(self, x: PyTree) -> None:
         """Refuse tokens of a batch that are not in the vocabulary; masked ones do not count."""
         if self.vocabulary is None:
             return
@@ -161,7 +162,7 @@ class Transformer(Configured):
                 f"go from 0 to {self.vocabulary - 1}"
             )
 
-    def _embed(self, x: Any) -> tuple[jax.Array, jax.Array | None]:
+    def _embed(self, x: PyTree) -> tuple[jax.Array, jax.Array | None]:
         if isinstance(self.embedding, Linear):
             assert self.in_size is not None
             values, mask = as_sequence(x, self.in_size, self.head.weight.dtype)
@@ -174,5 +175,5 @@ class Transformer(Configured):
             )
         tokens = tokens.astype(int) if mask is None else jnp.where(mask, tokens, 0).astype(int)
         known = (tokens >= 0) & (tokens < self.embedding.num_embeddings)
-        found = jax.vmap(self.embedding)(tokens)
-        return jnp.where(known[:, None], found, jnp.nan), mask
+        embedded = jax.vmap(self.embedding)(tokens)
+        return jnp.where(known[:, None], embedded, jnp.nan), mask

@@ -1,14 +1,14 @@
 """The U-Net: one class for every pixel."""
 
-from typing import Any
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import PyTree
 
-from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
-from .config import Activation, Configured, activation_function
+from .config import Activation, Configured, activation_function, known_activation
 from .images import as_image, group_norm
 from .mlp import gain_of, he_normal
 
@@ -26,7 +26,7 @@ class Pair(eqx.Module):
         ]
         self.norms = [group_norm(o), group_norm(o)]
 
-    def __call__(self, x: jax.Array, activation: Any) -> jax.Array:
+    def __call__(self, x: jax.Array, activation: Callable) -> jax.Array:
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
             x = activation(norm(convolution(x)))
         return x
@@ -79,13 +79,8 @@ class UNet(Configured):
         activation: Activation = "relu",
         key: KeyLike,
     ):
-        self.in_channels, self.classes = (
-            whole_number("in_channels", in_channels),
-            whole_number("classes", classes),
-        )
-        self.width, self.levels = whole_number("width", width), whole_number("levels", levels)
-        activation_function(activation)
-        self.activation = activation
+        self._set_sizes(in_channels=in_channels, classes=classes, width=width, levels=levels)
+        self.activation = known_activation(activation)
         gain = gain_of(activation)
         head, bottom, *keys = jax.random.split(as_key(key), 2 + 3 * self.levels)
         maps = [self.width * 2**level for level in range(self.levels + 1)]
@@ -102,7 +97,7 @@ class UNet(Configured):
         self.up = [Pair(2 * n, n, gain=gain, key=keys.pop()) for n in reversed(maps[:-1])]
         self.head = he_normal(eqx.nn.Conv2d, self.width, self.classes, 1, gain=1.0, key=head)
 
-    def __call__(self, x: Any) -> jax.Array:
+    def __call__(self, x: PyTree) -> jax.Array:
         activation = activation_function(self.activation)
         h = as_image(x, self.in_channels, self.head.weight.dtype)
         _, height, width = h.shape

@@ -50,7 +50,7 @@ def regression_band(
         ...     px.networks.MLP(1, 1, (8,), key=0),
         ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1),
         ... )
-        >>> prior = px.before_data(model, x)
+        >>> prior = px.prior_posterior(model, x)
         >>> axes = regression_band(Figure().subplots(), x, prior.predict(x, key=0), title="prior")
         >>> axes.get_title()
         'prior'

@@ -32,7 +32,7 @@ def predictive_check(axes: "Axes", check: "Check", *, bins: int = 30) -> "Axes":
         ...     px.networks.MLP(1, 1, (), key=0),
         ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1),
         ... )
-        >>> prior = px.before_data(model, x)
+        >>> prior = px.prior_posterior(model, x)
         >>> check = px.selection.predictive_check(prior, (x, np.full(20, 9.0)), "mean", samples=50)
         >>> px.plot.predictive_check(Figure().subplots(), check).get_xlabel()
         'mean of y'

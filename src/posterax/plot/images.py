@@ -61,7 +61,7 @@ def images(
         ...     px.networks.MLP(64, 3, (8,), key=0),
         ...     px.priors.Gaussian(1.0), px.likelihoods.Categorical(),
         ... )
-        >>> predictive = px.before_data(model, x).predict(x, key=0)
+        >>> predictive = px.prior_posterior(model, x).predict(x, key=0)
         >>> axes = px.plot.images(Figure(), x, predictive, classes=["ant", "bee", "cat"])
         >>> len(axes.child_axes)  # a picture and its bars, twice
         4

@@ -153,7 +153,7 @@ def quantile_calibration(
         ...     px.networks.MLP(1, 1, (8,), key=0),
         ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1),
         ... )
-        >>> predictive = px.before_data(model, x).predict(x, key=0)
+        >>> predictive = px.prior_posterior(model, x).predict(x, key=0)
         >>> px.plot.quantile_calibration(Figure().subplots(), predictive, x[:, 0]).get_ylabel()
         'share of targets below'
     """

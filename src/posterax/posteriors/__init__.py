@@ -9,7 +9,7 @@ from .factorized import Factorized
 from .gaussian import MeanFieldGaussian
 from .laplace import LaplaceGaussian
 from .mixture import GaussianMixture
-from .prior import PriorPosterior, before_data
+from .prior import PriorPosterior, before_data, prior_posterior
 from .radial import Radial
 from .record import Record
 from .weighted import WeightedDraws
@@ -32,4 +32,5 @@ __all__ = [
     "Record",
     "WeightedDraws",
     "before_data",
+    "prior_posterior",
 ]

@@ -9,13 +9,16 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
+from .._util.tree import tree_size
 from ..data import as_inputs, cast, check_finite
 from ..model import Model, Parameters
 from ..predictive import Particles, Predictive, Targets
 from ..priors import PerWeight
+from .record import Record
 
 if TYPE_CHECKING:
     from ..diagnostics.diagnosis import Diagnosis
@@ -53,14 +56,18 @@ class Posterior(eqx.Module):
     # -- what a family gives
 
     def particles(self, key: jax.Array, samples: int | None) -> Particles:
-        """Identities of draws with their weights; ``None`` means the family's own number."""
-        raise NotImplementedError
+        """Identities of draws with their weights; ``None`` means the family's own number.
 
-    def parameters(self, identity: Any) -> Parameters:
+        By default 100 keys: for families whose draws are independent.
+        """
+        n = 100 if samples is None else samples
+        return Particles(jax.random.split(key, n), jnp.full((n,), 1 / n))
+
+    def parameters(self, identity: PyTree) -> Parameters:
         """The draw with this identity: pure, so that it can be made inside a compiled program."""
         raise NotImplementedError
 
-    def network_state(self, identity: Any) -> Any:
+    def network_state(self, identity: PyTree) -> Any:
         """The network's state (running averages) that goes with a draw."""
         return self.state
 
@@ -72,10 +79,10 @@ class Posterior(eqx.Module):
         """The particles of a prediction: in opposite pairs where the posterior is symmetric."""
         return self.particles(key, samples)
 
-    def evaluate(self, ids: Any, x: Any) -> tuple[jax.Array, Any]:
+    def evaluate(self, ids: PyTree, x: PyTree) -> tuple[jax.Array, Any]:
         """The network's outputs (samples, rows, …) and the likelihood's parameters, by sample."""
 
-        def one(identity: Any) -> tuple[jax.Array, Any]:
+        def one(identity: PyTree) -> tuple[jax.Array, Any]:
             params, state = self.parameters(identity), self.network_state(identity)
             return self.model.apply(params, state, x, None, training=False)[0], params.likelihood
 
@@ -130,6 +137,24 @@ class Posterior(eqx.Module):
             "network is affine in them; px.Laplace approximates it"
         )
 
+    def _sizes(self) -> dict[str, int]:
+        """How many members, chains, draws or states it is made of, where there are such."""
+        return {}
+
+    def __repr__(self) -> str:
+        record = self.record or Record()
+        spent = {name: record.settings.get(name) for name in ("epochs", "steps")}
+        lines = (
+            {"method": record.method or None, **spent, "interrupted": record.interrupted or None},
+            {"weights": tree_size(self.model.parameters), **self._sizes()},
+            {"network": self.model.network_name(), "targets": self.targets.given},
+        )
+        shown = [
+            ", ".join(f"{name}={_short(v)}" for name, v in line.items() if v is not None)
+            for line in lines
+        ]
+        return "\n    ".join([f"{type(self).__name__}(", *(f"{s}," for s in shown if s)]) + "\n)"
+
     @property
     def history(self) -> dict[str, np.ndarray]:
         """The course of the fit, an array for each quantity (``nll``, ``kl``, …)."""
@@ -172,7 +197,7 @@ class Posterior(eqx.Module):
 
     def predict(
         self,
-        x: Any,
+        x: PyTree,
         *,
         samples: int | None = None,
         key: KeyLike = 0,
@@ -213,7 +238,7 @@ class Posterior(eqx.Module):
             "samplers such as px.MCLMC and px.NUTS"
         )
 
-    def diagnose(self, x: Any = None, *, most: int = 500) -> "Diagnosis":
+    def diagnose(self, x: PyTree = None, *, most: int = 500) -> "Diagnosis":
         """Whether the chains behind this posterior can be trusted, in numbers and in words.
 
         ``print`` the result: R-hat and effective sample sizes of the weights and, given inputs
@@ -283,7 +308,7 @@ class Posterior(eqx.Module):
         save(self, path)
 
 
-def map_samples(function: Callable[[Any], Any], ids: Any, rows: int) -> Any:
+def map_samples(function: Callable[[Any], Any], ids: PyTree, rows: int) -> Any:
     """``function`` of every identity, several at once where one alone leaves the device idle.
 
     One large product after another is best on a CPU; a GPU minds the number of kernels. A divisor
@@ -298,26 +323,29 @@ def map_samples(function: Callable[[Any], Any], ids: Any, rows: int) -> Any:
     return jax.lax.map(function, ids) if group == 1 else _in_groups(function, ids, group)
 
 
-def _in_groups(function: Callable[[Any], Any], ids: Any, group: int) -> Any:
+def _in_groups(function: Callable[[Any], Any], ids: PyTree, group: int) -> Any:
     """As ``lax.map`` with a batch size, of which an array without entries may come back too."""
     samples = len(jax.tree.leaves(ids)[0])
-    blocks = samples // group
-    whole = blocks * group
+    end = samples // group * group
     each = jax.vmap(function)
-    parts = jax.tree.map(lambda a: a[:whole].reshape(blocks, group, *a.shape[1:]), ids)
-    found = jax.tree.map(lambda a: a.reshape(whole, *a.shape[2:]), jax.lax.map(each, parts))
-    if whole == samples:
-        return found
-    rest = each(jax.tree.map(lambda a: a[whole:], ids))
-    return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), found, rest)
+    parts = jax.tree.map(lambda a: a[:end].reshape(-1, group, *a.shape[1:]), ids)
+    values = jax.tree.map(lambda a: a.reshape(end, *a.shape[2:]), jax.lax.map(each, parts))
+    if end == samples:
+        return values
+    rest = each(jax.tree.map(lambda a: a[end:], ids))
+    return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), values, rest)
+
+
+def _short(value: Any) -> str:
+    return f"{value:,.4g}" if isinstance(value, float) else str(value)
 
 
 @eqx.filter_jit
-def _draw_many(posterior: Posterior, ids: Any) -> Parameters:
+def _draw_many(posterior: Posterior, ids: PyTree) -> Parameters:
     return jax.lax.map(posterior.parameters, ids)
 
 
 @eqx.filter_jit
-def evaluate_each(function: Callable[..., Any], posterior: Posterior, ids: Any) -> Any:
+def evaluate_each(function: Callable[..., Any], posterior: Posterior, ids: PyTree) -> Any:
     """``function`` of the parameters with each identity, on a leading axis."""
     return jax.lax.map(lambda i: function(posterior.parameters(i)), ids)

@@ -29,9 +29,7 @@ class Correlated(Symmetric):
         raise NotImplementedError
 
     def moments(self) -> tuple[Parameters, Parameters]:
-        std = self.tree(jnp.sqrt(self.variances()))
-        zero = lambda m, s: jnp.zeros_like(m) if s is None else s  # noqa: E731
-        return self.mu, jax.tree.map(zero, self.mu, std)
+        return self.mu, self._or_zero(self.tree(jnp.sqrt(self.variances())))
 
 
 class FullGaussian(Correlated):
@@ -99,8 +97,8 @@ class LowRankGaussian(Correlated):
         """
         sigma = ravel_pytree(self.sigma)[0]
         z = (self.flat(parameters) - self.flat(self.mu)) / sigma
-        seen = (self.factor / sigma[:, None]).T @ z
-        square = z @ z - seen @ cho_solve((self._small(), True), seen)
+        along = (self.factor / sigma[:, None]).T @ z
+        square = z @ z - along @ cho_solve((self._small(), True), along)
         return -0.5 * square - self._log_root() - 0.5 * LOG_2PI * len(z)
 
     def entropy(self) -> jax.Array:

@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from .._util.checks import whole_number
 from .._util.keys import KeyLike
@@ -43,6 +44,10 @@ class Draws(Posterior):
         params, state = self.parameters(index), self.network_state(index)
         return Point(self.model, state, self.targets, point=params)
 
+    def _sizes(self) -> dict[str, int]:
+        chains, draws = self.shape
+        return {"chains": chains, "draws": draws} if self.chained else {"draws": chains * draws}
+
     def particles(self, key: jax.Array, samples: int | None) -> Particles:
         total = int(np.prod(self.shape))
         if samples is None or samples >= total:
@@ -57,27 +62,22 @@ class Draws(Posterior):
             return Particles(index, jnp.full((len(index),), 1 / len(index)))
         return Particles(index, jax.nn.softmax(jnp.ravel(self.log_weights)))
 
-    def parameters(self, identity: Any) -> Parameters:
+    def parameters(self, identity: PyTree) -> Parameters:
         return self._pick(self.draws, identity)
 
-    def network_state(self, identity: Any) -> Any:
+    def network_state(self, identity: PyTree) -> Any:
         return self._pick(self.state, identity) if self.own_state else self.state
 
-    def _pick(self, tree: Any, identity: Any) -> Any:
+    def _pick(self, tree: PyTree, identity: PyTree) -> Any:
         per_chain = self.shape[1]
         return jax.tree.map(lambda a: a[identity // per_chain, identity % per_chain], tree)
 
     def moments(self) -> tuple[Parameters, Parameters]:
         weights = self.particles(jax.random.key(0), None).weights
         flat = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), self.draws)
-        mean = jax.tree.map(lambda a: jnp.tensordot(weights.astype(a.dtype), a, axes=1), flat)
-        std = jax.tree.map(
-            lambda a, m: jnp.sqrt(
-                jnp.tensordot(weights.astype(a.dtype), jnp.square(a - m), axes=1)
-            ),
-            flat, mean,
-        )  # fmt: skip
-        return mean, std
+        average = lambda a: jnp.tensordot(weights.astype(a.dtype), a, axes=1)  # noqa: E731
+        mean = jax.tree.map(average, flat)
+        return mean, jax.tree.map(lambda a, m: jnp.sqrt(average(jnp.square(a - m))), flat, mean)
 
     def expectation(
         self, function: Callable[[Parameters], Any], *, samples: int | None = None, key: KeyLike = 0
@@ -85,16 +85,12 @@ class Draws(Posterior):
         if not self.chained or self.log_weights is not None:
             return super().expectation(function, samples=samples, key=key)
         chains, length = self.shape
-        kept = (
-            length
-            if samples is None
-            else min(length, -(-whole_number("samples", samples) // chains))
-        )
+        wanted = length if samples is None else -(-whole_number("samples", samples) // chains)
         # the same times in every chain, so that what is left are still chains
-        time = np.linspace(0, length - 1, kept).round().astype(np.int32)
+        time = np.linspace(0, length - 1, min(length, wanted)).round().astype(np.int32)
         ids = np.add.outer(np.arange(chains, dtype=np.int32) * length, time)
         values = np.asarray(evaluate_each(function, self.bare(), jnp.asarray(ids.ravel())))
-        values = values.reshape(chains, kept, *values.shape[1:]).astype(np.float64)
+        values = values.reshape(*ids.shape, *values.shape[1:]).astype(np.float64)
         from ..diagnostics.chain_statistics import mcse  # a leaf, in a room that stands above
 
         return np.asarray(values.mean((0, 1))), mcse(values)
@@ -157,7 +153,7 @@ class Point(Posterior):
         # every sample would be the same network again
         return Particles(jnp.zeros((1,), jnp.int32), jnp.ones((1,)))
 
-    def parameters(self, identity: Any) -> Parameters:
+    def parameters(self, identity: PyTree) -> Parameters:
         return self.point
 
     def moments(self) -> tuple[Parameters, Parameters]:

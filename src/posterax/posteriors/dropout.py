@@ -4,15 +4,16 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
+from jaxtyping import PyTree
 
 from .._util.noise import noise_key
 from .._util.tree import path_name
 from ..model import Parameters
-from ..predictive import Particles
 from .base import Posterior, map_samples
 
 
-def mask(key: jax.Array, rate: Any, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+def mask(key: jax.Array, rate: Any, shape: tuple[int, ...], dtype: DTypeLike) -> jax.Array:
     """Inverted dropout: 0 with probability ``rate``, else 1 / (1 − rate); its mean is 1.
 
     Example:
@@ -46,11 +47,7 @@ class DropoutPosterior(Posterior):
     rates: dict[str, Any]
     units: dict[str, Any]
 
-    def particles(self, key: jax.Array, samples: int | None) -> Particles:
-        n = 100 if samples is None else samples
-        return Particles(jax.random.split(key, n), jnp.full((n,), 1 / n))
-
-    def parameters(self, identity: Any) -> Parameters:
+    def parameters(self, identity: PyTree) -> Parameters:
         keys = jax.random.split(noise_key(identity), max(len(self.units), 1))
         numbers = {name: i for i, name in enumerate(sorted(self.units))}
 
@@ -70,18 +67,18 @@ class DropoutPosterior(Posterior):
         )
         return Parameters(network, self.point.likelihood)
 
-    def evaluate(self, ids: Any, x: Any) -> tuple[jax.Array, Any]:
+    def evaluate(self, ids: PyTree, x: PyTree) -> tuple[jax.Array, Any]:
         if self.units:
             return super().evaluate(ids, x)
 
-        def one(identity: Any) -> tuple[jax.Array, Any]:
-            def row(x: Any) -> jax.Array:
+        def one(identity: PyTree) -> tuple[jax.Array, Any]:
+            def row(x: PyTree) -> jax.Array:
                 # a batch of one: layers that draw a mask for the batch draw the same for all rows
                 batch = jax.tree.map(lambda a: a[None], x)
-                found = self.model.apply(
+                outputs, _ = self.model.apply(
                     self.point, self.state, batch, identity, training=False, dropout=True
                 )
-                return found[0][0]
+                return outputs[0]
 
             return jax.vmap(row)(x), self.point.likelihood
 

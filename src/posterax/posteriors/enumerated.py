@@ -6,19 +6,20 @@ with k values is a digit of base k). The first weight is the fastest digit.
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from .._util.jax_names import Tracer
 from .._util.keys import KeyLike
 from ..data import bucket
 from ..model import Model, Parameters
 from ..predictive import Particles
-from ..priors import Grid, PerWeight, is_prior
+from ..priors import Grid, PerWeight
 from .base import Posterior
 
 NEGLIGIBLE = 1e-12  # of the probability may be left out of sums over states
@@ -26,42 +27,38 @@ MOST = 4096  # states that a prediction averages over; beyond, draws
 BLOCK = 1024  # states at once in an expectation
 
 
-class Place(NamedTuple):
-    """Where an array of weights has its digits within the number of a state."""
+class Digits(NamedTuple):
+    """The digits that an array of weights has within the number of a state."""
 
     grid: Grid
     like: jax.Array
     strides: np.ndarray  # shaped like the array
 
 
-def places(model: Model) -> Iterator[Place]:
+def digits(model: Model) -> Iterator[Digits]:
     """Every array of the parameters, in order, with its grid and its digits' strides."""
     stride = 1
-    grids = jax.tree.leaves(model.priors, is_leaf=is_prior)
-    for grid, like in zip(grids, jax.tree.leaves(model.parameters), strict=True):
+    for prior, like in zip(model.prior_of_each(), jax.tree.leaves(model.parameters), strict=True):
+        grid = cast(Grid, prior)
         strides = [stride * len(grid) ** i for i in range(like.size)]
-        yield Place(grid, like, np.asarray(strides, np.int32).reshape(like.shape))
+        yield Digits(grid, like, np.asarray(strides, np.int32).reshape(like.shape))
         stride *= len(grid) ** like.size
 
 
 def decode(model: Model, number: jax.Array) -> Parameters:
     """The parameters of the state with this number."""
-    treedef = jax.tree.structure(model.priors, is_leaf=is_prior)
-    return jax.tree.unflatten(
-        treedef,
-        [
-            place.grid.value(number // place.strides % len(place.grid), place.like.dtype)
-            for place in places(model)
-        ],
+    return model.tree_of(
+        grid.value(number // strides % len(grid), like.dtype)
+        for grid, like, strides in digits(model)
     )
 
 
 def encode(model: Model, parameters: Parameters) -> tuple[jax.Array, jax.Array]:
     """The number of the state nearest to these parameters, and whether they are on the grid."""
     number, inside = jnp.zeros((), jnp.int32), jnp.ones((), bool)
-    for place, w in zip(places(model), jax.tree.leaves(parameters), strict=True):
-        number += jnp.sum(place.grid.index(w) * place.strides, dtype=jnp.int32)
-        inside &= jnp.all(place.grid.contains(w))
+    for (grid, _, strides), w in zip(digits(model), jax.tree.leaves(parameters), strict=True):
+        number += jnp.sum(grid.index(w) * strides, dtype=jnp.int32)
+        inside &= jnp.all(grid.contains(w))
     return number, inside
 
 
@@ -87,7 +84,10 @@ class Enumerated(Posterior):
         evenly = np.searchsorted(ladder, u * ladder[-1], side="right").astype(np.int32)
         return Particles(jnp.asarray(evenly), jnp.full((MOST,), 1 / MOST))
 
-    def parameters(self, identity: Any) -> Parameters:
+    def _sizes(self) -> dict[str, int]:
+        return {"states": len(self.log_probs)}
+
+    def parameters(self, identity: PyTree) -> Parameters:
         return decode(self.model, identity)
 
     def _probs(self) -> np.ndarray:
@@ -99,8 +99,8 @@ class Enumerated(Posterior):
         order = np.argsort(-probs, kind="stable")
         left = 1 - np.cumsum(probs[order] / probs.sum())
         count = min(int(np.searchsorted(-left, -NEGLIGIBLE)) + 1, int(np.sum(probs > 0)))
-        kept = probs[order[:count]]
-        return order[:count].astype(np.int32), kept / kept.sum()
+        largest = probs[order[:count]]
+        return order[:count].astype(np.int32), largest / largest.sum()
 
     def log_prob(self, parameters: Parameters) -> jax.Array:
         """log p(s | D) of the state with these parameters; −∞ off the grid."""
@@ -123,8 +123,8 @@ class Enumerated(Posterior):
         # sizes are shared by similar posteriors; what is added weighs nothing
         more = (0, bucket(len(numbers)) - len(numbers))
         numbers, probs = np.pad(numbers, more, mode="edge"), np.pad(probs, more)
-        found = np.asarray(_sum(function, self.bare(), jnp.asarray(numbers), jnp.asarray(probs)))
-        return found, np.zeros_like(found)
+        mean = np.asarray(_sum(function, self.bare(), jnp.asarray(numbers), jnp.asarray(probs)))
+        return mean, np.zeros_like(mean)
 
     def marginals(self) -> Parameters:
         """For each weight the probabilities of its values, on a last axis, in the grid's order.
@@ -143,16 +143,15 @@ class Enumerated(Posterior):
         traced = isinstance(self.log_probs, Tracer)
         probs: Any = jnp.exp(self.log_probs) if traced else self._probs()
         probs = probs / probs.sum()
-        found = []
-        for grid, like, strides in places(self.model):
+
+        def one(grid: Grid, like: jax.Array, strides: np.ndarray) -> jax.Array:
             each = [
                 probs.reshape(-1, len(grid), int(stride)).sum(2).sum(0)
                 for stride in strides.ravel()
             ]
-            shape = (*like.shape, len(grid))
-            found.append(jnp.asarray(jnp.stack(each), like.dtype).reshape(shape))
-        treedef = jax.tree.structure(self.model.priors, is_leaf=is_prior)
-        return jax.tree.unflatten(treedef, found)
+            return jnp.asarray(jnp.stack(each), like.dtype).reshape(*like.shape, len(grid))
+
+        return self.model.tree_of(one(*each) for each in digits(self.model))
 
     def moments(self) -> tuple[Parameters, Parameters]:
         def one(grid: Grid, probs: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -160,10 +159,9 @@ class Enumerated(Posterior):
             mean = probs @ values
             return mean, jnp.sqrt(jnp.sum(probs * jnp.square(values - mean[..., None]), -1))
 
-        grids, treedef = jax.tree.flatten(self.model.priors, is_leaf=is_prior)
-        both = [one(*pair) for pair in zip(grids, jax.tree.leaves(self.marginals()), strict=True)]
-        mean, std = zip(*both, strict=True)
-        return jax.tree.unflatten(treedef, mean), jax.tree.unflatten(treedef, std)
+        pairs = zip(self.model.prior_of_each(), jax.tree.leaves(self.marginals()), strict=True)
+        mean, std = zip(*(one(cast(Grid, grid), probs) for grid, probs in pairs), strict=True)
+        return self.model.tree_of(mean), self.model.tree_of(std)
 
     def as_prior(self) -> PerWeight:
         raise ValueError(
@@ -205,7 +203,7 @@ def _sum(function: Any, posterior: Posterior, numbers: jax.Array, probs: jax.Arr
     more = (0, blocks * block - len(numbers))
     numbers, probs = jnp.pad(numbers, more, mode="edge"), jnp.pad(probs, more)
 
-    def add(total: jax.Array, part: Any) -> tuple[jax.Array, None]:
+    def add(total: jax.Array, part: PyTree) -> tuple[jax.Array, None]:
         ids, weights = part
         values = jax.vmap(lambda i: jnp.asarray(function(posterior.parameters(i))))(ids)
         return total + jnp.tensordot(weights, values.astype(total.dtype), axes=1), None

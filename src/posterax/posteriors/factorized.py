@@ -5,10 +5,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import PyTree
 
 from ..model import Parameters
-from ..predictive import Particles
-from ..priors import PerWeight, is_prior
+from ..priors import PerWeight
 from .base import Posterior
 from .factors import CategoricalFactor, draw, each, has_grids
 
@@ -25,11 +25,7 @@ class Factorized(Posterior):
     family: Any
     variational: dict[str, Any]
 
-    def particles(self, key: jax.Array, samples: int | None) -> Particles:
-        n = 100 if samples is None else samples
-        return Particles(jax.random.split(key, n), jnp.full((n,), 1 / n))
-
-    def parameters(self, identity: Any) -> Parameters:
+    def parameters(self, identity: PyTree) -> Parameters:
         return draw(self.model, self.family, self.variational, identity)
 
     def log_prob(self, parameters: Parameters) -> jax.Array:
@@ -40,10 +36,6 @@ class Factorized(Posterior):
 
     def _each(self, function: Any) -> list[Any]:
         return each(self.model, self.family, self.variational, function)
-
-    def _tree(self, leaves: list[Any]) -> Parameters:
-        treedef = jax.tree.structure(self.model.priors, is_leaf=is_prior)
-        return jax.tree.unflatten(treedef, leaves)
 
     def marginals(self) -> Parameters:
         """P(wᵢ = vₖ) of every weight on a grid, the values on a last axis; ``None`` for others.
@@ -64,11 +56,11 @@ class Factorized(Posterior):
                 return None
             return jnp.moveaxis(jnp.exp(factor.log_probs(v)), 0, -1)
 
-        return self._tree(self._each(probs))
+        return self.model.tree_of(self._each(probs))
 
     def moments(self) -> tuple[Parameters, Parameters]:
         mean, std = zip(*self._each(lambda factor, v: factor.moments(v)), strict=True)
-        return self._tree(list(mean)), self._tree(list(std))
+        return self.model.tree_of(mean), self.model.tree_of(std)
 
     def as_prior(self) -> PerWeight:
         if has_grids(self.model):

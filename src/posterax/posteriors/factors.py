@@ -16,13 +16,14 @@ from typing import Any, Protocol, runtime_checkable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import PyTree
 
 from .._util.noise import noise_key, standard_normal
 from .._util.special import softplus
 from .._util.tree import named_leaves
 from ..model import Model, Parameters
 from ..priors import Grid, Prior, is_flat, is_grid, is_prior
-from ..priors.base import LOG_2PI
+from ..priors.base import normal_log_prob
 
 
 @runtime_checkable
@@ -32,10 +33,10 @@ class OwnFamily(Protocol):
     def init(self, prior: Prior, w: jax.Array) -> Any:
         """Variational parameters to start from."""
 
-    def sample(self, key: jax.Array, variational: Any) -> jax.Array:
+    def sample(self, key: jax.Array, variational: PyTree) -> jax.Array:
         """A draw of the array of weights."""
 
-    def log_prob(self, variational: Any, w: jax.Array) -> jax.Array:
+    def log_prob(self, variational: PyTree, w: jax.Array) -> jax.Array:
         """log qᵢ(wᵢ), shaped like ``w``."""
 
 
@@ -80,8 +81,7 @@ class GaussianFactor(Factor):
         return mu + softplus(v["rho"]) * standard_normal(noise_key(key), mu.shape, mu.dtype)
 
     def log_prob(self, v: dict[str, Any], w: jax.Array) -> jax.Array:
-        sigma = softplus(v["rho"])
-        return -0.5 * jnp.square((w - v["mu"]) / sigma) - jnp.log(sigma) - 0.5 * LOG_2PI
+        return normal_log_prob(w, v["mu"], softplus(v["rho"]))
 
     def kl(self, prior: Prior, v: dict[str, Any]) -> jax.Array | None:
         return prior.kl_from_gaussian(v["mu"], softplus(v["rho"]))
@@ -110,8 +110,8 @@ class CategoricalFactor(Factor):
 
     def log_prob(self, v: dict[str, Any], w: jax.Array) -> jax.Array:
         index = self.grid.index(w)[None]
-        found = jnp.take_along_axis(self.log_probs(v), index, axis=0)[0]
-        return jnp.where(self.grid.contains(w), found, -jnp.inf)
+        log_prob = jnp.take_along_axis(self.log_probs(v), index, axis=0)[0]
+        return jnp.where(self.grid.contains(w), log_prob, -jnp.inf)
 
     def kl(self, prior: Prior, v: dict[str, Any]) -> jax.Array | None:
         log_q = self.log_probs(v)
@@ -165,7 +165,7 @@ def factors(model: Model, family: Any) -> list[Factor]:
             return OwnFactor(family)
         return CategoricalFactor(prior) if isinstance(prior, Grid) else GaussianFactor()
 
-    return [one(prior) for prior in jax.tree.leaves(model.priors, is_leaf=is_prior)]
+    return [one(prior) for prior in model.prior_of_each()]
 
 
 def by_array(model: Model, variational: dict[str, Any]) -> list[dict[str, Any]]:
@@ -180,19 +180,17 @@ def by_array(model: Model, variational: dict[str, Any]) -> list[dict[str, Any]]:
 
 def by_name(model: Model, nodes: list[dict[str, Any]], names: Any) -> dict[str, Any]:
     """The inverse: trees like the parameters, ``None`` where an array has no such thing."""
-    treedef = jax.tree.structure(model.priors, is_leaf=is_prior)
-    return {name: jax.tree.unflatten(treedef, [node.get(name) for node in nodes]) for name in names}
+    return {name: model.tree_of(node.get(name) for node in nodes) for name in names}
 
 
 def draw(model: Model, family: Any, variational: dict[str, Any], key: jax.Array) -> Parameters:
     """One draw of all parameters; every array has a key of its own."""
-    likes, treedef = jax.tree.flatten(model.parameters)
+    likes = jax.tree.leaves(model.parameters)
     parts = zip(factors(model, family), by_array(model, variational), likes, strict=True)
-    drawn = [
+    return model.tree_of(
         factor.sample(jax.random.fold_in(key, i), v).astype(like.dtype)
         for i, (factor, v, like) in enumerate(parts)
-    ]
-    return jax.tree.unflatten(treedef, drawn)
+    )
 
 
 def each(
@@ -205,7 +203,7 @@ def each(
 
 def has_grids(model: Model) -> bool:
     """Whether some weights take finitely many values."""
-    return any(is_grid(prior) for prior in jax.tree.leaves(model.priors, is_leaf=is_prior))
+    return any(is_grid(prior) for prior in model.prior_of_each())
 
 
 def check_hashable(family: Any) -> None:
@@ -222,11 +220,11 @@ def check_hashable(family: Any) -> None:
 
 def check_family(family: Any, model: Model) -> None:
     """Refuse a family whose draws or log densities have another shape than the weights."""
-    priors = named_leaves(model.priors, is_leaf=is_prior)
-    for name, w in named_leaves(model.parameters).items():
-        if is_flat(priors[name]):
+    weights = named_leaves(model.parameters).items()
+    for (name, w), prior in zip(weights, model.prior_of_each(), strict=True):
+        if is_flat(prior):
             continue
-        v = eqx.filter_eval_shape(family.init, priors[name], w)
+        v = eqx.filter_eval_shape(family.init, prior, w)
         if not jax.tree.leaves(v):
             raise ValueError(f"family: init gives no variational parameters for {name}")
         drawn = eqx.filter_eval_shape(family.sample, jax.random.key(0), v)

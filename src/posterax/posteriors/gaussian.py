@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from .._util.noise import standard_normal_like
 from .._util.special import softplus
 from ..model import Parameters
-from ..priors.base import LOG_2PI
+from ..priors.base import LOG_2PI, normal_log_prob
 from .base import Posterior
 from .symmetric import Symmetric
 
@@ -29,9 +29,7 @@ class MeanFieldGaussian(Symmetric):
 
     def sigma(self) -> Parameters:
         """Standard deviations; zero for points."""
-        return jax.tree.map(
-            lambda m, r: jnp.zeros_like(m) if r is None else softplus(r), self.mu, self.rho
-        )
+        return self._or_zero(jax.tree.map(softplus, self.rho))
 
     def mixture(self) -> Posterior:
         from .mixture import GaussianMixture
@@ -45,11 +43,7 @@ class MeanFieldGaussian(Symmetric):
         """Σᵢ log N(wᵢ | μᵢ, σᵢ²) over all parameters that are not points."""
 
         def one(mu: jax.Array, rho: jax.Array | None, w: jax.Array) -> Any:
-            if rho is None:
-                return 0.0
-            sigma = softplus(rho)
-            each = -0.5 * jnp.square((w - mu) / sigma) - jnp.log(sigma) - 0.5 * LOG_2PI
-            return jnp.sum(each)
+            return 0.0 if rho is None else jnp.sum(normal_log_prob(w, mu, softplus(rho)))
 
         terms = jax.tree.map(one, self.mu, self.rho, parameters)
         return jax.tree.reduce(jnp.add, terms)

@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from .._util.noise import noise_key, standard_normal
 from .._util.tree import named_leaves
@@ -46,19 +47,19 @@ class LaplaceGaussian(Symmetric):
     # -- draws
 
     def deviation(self, key: jax.Array) -> Parameters:
-        noise, found = noise_key(key), dict[str, jax.Array]()
+        noise, by_name = noise_key(key), dict[str, jax.Array]()
         for i, part in enumerate(self.parts()):
             d = part.arrays["deviation"]
             white = standard_normal(jax.random.fold_in(noise, i), d.shape, d.dtype)
-            found |= self._split(part, _coloured(part.arrays, d * white))
-        return self._tree(found)
+            by_name |= self._split(part, _coloured(part.arrays, d * white))
+        return self._tree(by_name)
 
-    def evaluate(self, ids: Any, x: Any) -> tuple[jax.Array, Any]:
+    def evaluate(self, ids: PyTree, x: PyTree) -> tuple[jax.Array, Any]:
         if not self.linearised:
             return super().evaluate(ids, x)
         random, points = eqx.partition(self.mu, self._random(ids.key[0]))
 
-        def network(weights: Any) -> jax.Array:
+        def network(weights: PyTree) -> jax.Array:
             own = Parameters(eqx.combine(weights, points.network), None)
             return self.model.apply(own, self.state, x, None, training=False)[0]
 
@@ -81,11 +82,10 @@ class LaplaceGaussian(Symmetric):
     # -- moments and density
 
     def moments(self) -> tuple[Parameters, Parameters]:
-        found: dict[str, jax.Array] = {}
+        std: dict[str, jax.Array] = {}
         for part in self.parts():
-            found |= self._split(part, jnp.sqrt(_variances(part.arrays)))
-        zero = lambda m, s: jnp.zeros_like(m) if s is None else s  # noqa: E731
-        return self.mu, jax.tree.map(zero, self.mu, self._tree(found))
+            std |= self._split(part, jnp.sqrt(_variances(part.arrays)))
+        return self.mu, self._or_zero(self._tree(std))
 
     def covariance(self) -> jax.Array:
         """(D, D) over all parameters that have a prior, in tree order; 0 for those of no block."""
@@ -134,18 +134,17 @@ class LaplaceGaussian(Symmetric):
 
     def _split(self, part: Part, flat: jax.Array) -> dict[str, jax.Array]:
         """What belongs to each weight of a block."""
-        centre, found, at = named_leaves(self.mu), dict[str, jax.Array](), 0
+        centre, by_name, at = named_leaves(self.mu), dict[str, jax.Array](), 0
         flat = flat.reshape(-1)
         for name in part.names:
             like = centre[name]
-            found[name] = flat[at : at + like.size].reshape(like.shape)
+            by_name[name] = flat[at : at + like.size].reshape(like.shape)
             at += like.size
-        return found
+        return by_name
 
-    def _tree(self, found: dict[str, jax.Array]) -> Parameters:
+    def _tree(self, by_name: dict[str, jax.Array]) -> Parameters:
         """A tree like the parameters, ``None`` for those of no block."""
-        treedef: Any = jax.tree.structure(self.mu)
-        return jax.tree.unflatten(treedef, [found.get(name) for name in named_leaves(self.mu)])
+        return self.model.tree_of(by_name.get(name) for name in named_leaves(self.mu))
 
 
 def priors_of(posterior: Posterior) -> Parameters:
@@ -158,12 +157,10 @@ def priors_of(posterior: Posterior) -> Parameters:
         tau = factors.pop("all")
         names = (name for part in posterior.parts() for name in part.names)
         factors = {name: tau for name in names if name.startswith("network.")}
-    leaves, treedef = jax.tree.flatten(priors, is_leaf=is_prior)
-    tuned = [
+    return posterior.model.tree_of(
         Gaussian(prior.scale / jnp.sqrt(factors[name]), prior.loc) if name in factors else prior
-        for name, prior in zip(named_leaves(priors, is_leaf=is_prior), leaves, strict=True)
-    ]
-    return jax.tree.unflatten(treedef, tuned)
+        for name, prior in named_leaves(priors, is_leaf=is_prior).items()
+    )
 
 
 def _coloured(arrays: dict[str, Any], white: jax.Array) -> jax.Array:
@@ -224,9 +221,9 @@ def as_weight(matrix: jax.Array, order: Sequence[int], shape: Sequence[int]) -> 
 
 @eqx.filter_jit
 def _covariance(posterior: Any) -> jax.Array:
-    places, at = {}, 0
+    rows, at = {}, 0
     for name, leaf in named_leaves(posterior.model.bayesian(posterior.mu)).items():
-        places[name], at = np.arange(at, at + leaf.size), at + leaf.size
+        rows[name], at = np.arange(at, at + leaf.size), at + leaf.size
     matrix = jnp.zeros((at, at), jax.tree.leaves(posterior.mu)[0].dtype)
     for names, arrays in posterior.parts():
         deviation = arrays["deviation"]
@@ -236,6 +233,6 @@ def _covariance(posterior: Any) -> jax.Array:
             return _coloured(arrays, arrays["deviation"] * white).reshape(-1)
 
         root = jax.vmap(row)(unit)
-        where = np.concatenate([places[name] for name in names])
-        matrix = matrix.at[np.ix_(where, where)].set(root.T @ root)
+        own = np.concatenate([rows[name] for name in names])
+        matrix = matrix.at[np.ix_(own, own)].set(root.T @ root)
     return matrix

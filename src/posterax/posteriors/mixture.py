@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from .._util.special import softplus
 from ..data import shuffle
@@ -38,6 +39,9 @@ class GaussianMixture(Posterior):
         """M, the number of components."""
         return len(jax.tree.leaves(self.mu)[0])
 
+    def _sizes(self) -> dict[str, int]:
+        return {"members": self.members}
+
     def component(self, index: Any) -> MeanFieldGaussian:
         """One component as a posterior of its own."""
         mu, rho, state = jax.tree.map(lambda a: a[index], (self.mu, self.rho, self.state))
@@ -65,10 +69,10 @@ class GaussianMixture(Posterior):
         placed = shuffle(jnp.asarray(component), self.members, jax.random.fold_in(key, 1))
         return Particles(Placed(placed, within), jnp.asarray(weights / weights.sum()))
 
-    def parameters(self, identity: Any) -> Parameters:
+    def parameters(self, identity: PyTree) -> Parameters:
         return self.component(identity.component).parameters(identity.within)
 
-    def network_state(self, identity: Any) -> Any:
+    def network_state(self, identity: PyTree) -> Any:
         return jax.tree.map(lambda a: a[identity.component], self.state)
 
     def moments(self) -> tuple[Parameters, Parameters]:

@@ -1,24 +1,20 @@
 """The prior in the role of a posterior: what the model believes before any data."""
 
-from typing import Any
+import warnings
 
 import jax
-import jax.numpy as jnp
+from jaxtyping import PyTree
 
 from ..data import as_inputs
 from ..model import Model, Parameters
-from ..predictive import Particles, Targets
+from ..predictive import Targets
 from .base import Posterior
 
 
 class PriorPosterior(Posterior):
     """Draws from the prior; its ``predict`` is the prior predictive."""
 
-    def particles(self, key: jax.Array, samples: int | None) -> Particles:
-        n = 100 if samples is None else samples
-        return Particles(jax.random.split(key, n), jnp.full((n,), 1 / n))
-
-    def parameters(self, identity: Any) -> Parameters:
+    def parameters(self, identity: PyTree) -> Parameters:
         return self.model.sample_prior(identity)
 
     def log_prob(self, parameters: Parameters) -> jax.Array:
@@ -29,7 +25,9 @@ class PriorPosterior(Posterior):
         raise ValueError("the prior before data has no moments to start or go on from")
 
 
-def before_data(model: Model, x: Any, target_shape: tuple[int, ...] | None = None) -> Posterior:
+def prior_posterior(
+    model: Model, x: PyTree, target_shape: tuple[int, ...] | None = None
+) -> Posterior:
     """The model before data, to look at its prior predictive.
 
     Args:
@@ -45,7 +43,7 @@ def before_data(model: Model, x: Any, target_shape: tuple[int, ...] | None = Non
         ...     px.networks.MLP(1, 1, (8,), key=0),
         ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1),
         ... )
-        >>> px.before_data(model, x).predict(x, samples=20, key=0).sample().shape
+        >>> px.prior_posterior(model, x).predict(x, samples=20, key=0).sample().shape
         (20, 4)
     """
     shape = model.output_shape(as_inputs(x))[1:]
@@ -53,3 +51,13 @@ def before_data(model: Model, x: Any, target_shape: tuple[int, ...] | None = Non
     model = model.for_targets(inner, jax.tree.leaves(model.parameters)[0].dtype)
     given = () if inner == (1,) else inner
     return PriorPosterior(model, model.network.state, Targets(given, inner))
+
+
+def before_data(model: Model, x: PyTree, target_shape: tuple[int, ...] | None = None) -> Posterior:
+    """The old name of ``prior_posterior``."""
+    warnings.warn(
+        "px.before_data is now called px.prior_posterior; the old name will go in a later version",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return prior_posterior(model, x, target_shape)

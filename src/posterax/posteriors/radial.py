@@ -50,10 +50,8 @@ class Radial(Symmetric):
         return jax.tree.map(one, self.rho, noise, lengths)
 
     def moments(self) -> tuple[Parameters, Parameters]:
-        def std(mu: jax.Array, rho: jax.Array | None) -> jax.Array:
-            return jnp.zeros_like(mu) if rho is None else softplus(rho) / np.sqrt(rho.size)
-
-        return self.mu, jax.tree.map(std, self.mu, self.rho)
+        std = jax.tree.map(lambda rho: softplus(rho) / np.sqrt(rho.size), self.rho)
+        return self.mu, self._or_zero(std)
 
     def log_prob(self, parameters: Parameters) -> jax.Array:
         """log q(w) of all parameters that are no points, array by array."""

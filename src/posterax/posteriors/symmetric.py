@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import PyTree
 
 from ..model import Parameters
 from ..predictive import Particles
@@ -46,17 +47,17 @@ class Symmetric(Posterior):
         n = 100 if samples is None else samples
         return Particles(opposite_pairs(key, n), jnp.full((n,), 1 / n))
 
-    def parameters(self, identity: Any) -> Parameters:
+    def parameters(self, identity: PyTree) -> Parameters:
         return _move(self.mu, identity.sign, self.deviation(identity.key))
 
-    def evaluate(self, ids: Any, x: Any) -> tuple[jax.Array, Any]:
+    def evaluate(self, ids: PyTree, x: PyTree) -> tuple[jax.Array, Any]:
         """For pairs μ ± δ the products with x are shared: x·μ by all samples, x·δ by two."""
 
         model, unfold = self.model.unfolded()
         random, points = eqx.partition(self.mu, self._random(ids.key[0]))
         random, points = map(unfold, (random, points))
 
-        def network(weights: Any, x: Any) -> Any:
+        def network(weights: PyTree, x: PyTree) -> Any:
             own = Parameters(eqx.combine(weights, points.network), None)
             return model.apply(own, self.state, x, None, False)[0]
 
@@ -72,13 +73,17 @@ class Symmetric(Posterior):
             def side(sign: float) -> tuple[jax.Array, Any]:
                 params = _move(random, sign, step)
                 given = [mean + sign * part for mean, part in zip(means, steps, strict=True)]
-                found = shared_products.outputs(network, params.network, x, given)
-                return found, eqx.combine(params.likelihood, points.likelihood)
+                outputs = shared_products.outputs(network, params.network, x, given)
+                return outputs, eqx.combine(params.likelihood, points.likelihood)
 
             return jax.tree.map(lambda *both: jnp.stack(both), side(1.0), side(-1.0))
 
         pairs = map_samples(pair, ids.key[::2], 2 * jax.tree.leaves(x)[0].shape[0])
         return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:])[:samples], pairs)
+
+    def _or_zero(self, std: Parameters) -> Parameters:
+        """Deviations of all parameters: 0 for points, which have ``None``."""
+        return jax.tree.map(lambda m, s: jnp.zeros_like(m) if s is None else s, self.mu, std)
 
     def _random(self, key: jax.Array) -> Parameters:
         """Which parameters have a deviation."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .._util.keys import KeyLike
 from ..model import Parameters
@@ -57,13 +58,13 @@ class WeightedDraws(Draws):
         return mean, each.std(axis=0, ddof=1) / np.sqrt(count)
 
 
-def normalised(log_weights: Any) -> np.ndarray:
+def normalised(log_weights: ArrayLike) -> np.ndarray:
     """Log weights whose exponentials sum to one, in float64."""
     raw = np.asarray(log_weights, np.float64)
     return raw - raw.max() - np.log(np.sum(np.exp(raw - raw.max())))
 
 
-def effective(log_weights: Any) -> float:
+def effective(log_weights: ArrayLike) -> float:
     """The effective sample size of draws with these log weights.
 
     Example:

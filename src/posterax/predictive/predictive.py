@@ -11,13 +11,13 @@ Classification, by entropies in nats (Depeweg et al. 2018):
 Everything streams: inputs go through in blocks so that samples × inputs never has to fit.
 """
 
-import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .._util.checks import whole_number
 from . import quantiles as qt
@@ -40,7 +40,7 @@ class Parts(NamedTuple):
 class Predictive(Streamed):
     """The predictive distribution p(y | x, D) at given inputs; made by ``posterior.predict``.
 
-    Nothing is computed before it is asked for; moments are computed once and kept.
+    Nothing is computed before it is asked for; moments are computed once.
 
     Example:
         >>> import numpy as np
@@ -120,7 +120,7 @@ class Predictive(Streamed):
             >>> model = px.Model(
             ...     px.networks.MLP(2, 3, (8,), key=0), likelihood=px.likelihoods.Categorical()
             ... )
-            >>> prior = px.before_data(model, np.zeros((5, 2), "float32"))
+            >>> prior = px.prior_posterior(model, np.zeros((5, 2), "float32"))
             >>> predictive = prior.predict(np.ones((5, 2), "float32"), key=0)
             >>> predictive.parts("variance").epistemic.shape
             (5, 3)
@@ -154,32 +154,36 @@ class Predictive(Streamed):
         reduce = rd.class_covariances if classes else rd.covariances
         width = self.samples * int(np.prod(self._targets.inner))
         epistemic, aleatoric = self._stream(reduce, width=width)
-        found = {"epistemic": epistemic, "aleatoric": aleatoric}.get(part, epistemic + aleatoric)
+        parts = {"epistemic": epistemic, "aleatoric": aleatoric}
+        matrix = parts.get(part, epistemic + aleatoric)
         if self._units is None:
-            return found
+            return matrix
         scale = np.broadcast_to(self._units.scale, self._targets.given).reshape(-1)
-        return found * scale[:, None] * scale
+        return matrix * scale[:, None] * scale
 
     # -- distribution
 
-    def log_prob(self, y: Any) -> np.ndarray:
+    def log_prob(self, y: ArrayLike) -> np.ndarray:
         """log p(y | x, D) = log E_w p(y | x, w) of each example: probabilities are averaged."""
         y = self._inner_targets(y)
         parts = [group._stream(rd.log_prob, y)[0] for group in self._groups()]
         return np.logaddexp.reduce(parts, axis=0) - self._log_scale()
 
-    def log_likelihoods(self, y: Any) -> np.ndarray:
+    def log_likelihoods(self, y: ArrayLike) -> np.ndarray:
         """log p(y | x, w) of each posterior sample and example, (samples, N); see ``weights``."""
         each = self._stream(rd.log_likelihoods, self._inner_targets(y))[0].T
         return each - self._log_scale()
 
-    def cdf(self, y: Any) -> np.ndarray:
+    def cdf(self, y: ArrayLike) -> np.ndarray:
         """P(Y ≤ y | x, D) = E_w P(Y ≤ y | x, w), for each output alone, in the shape of y.
 
         Of regression and counts; where the likelihood has no distribution function, the share of
         at least 1000 draws.
         """
-        self._not_for_classes("cdf", "log_prob(y) has the probability of a class")
+        if self.kind == "classification":
+            raise ValueError(
+                "cdf is for regression and counts; log_prob(y) has the probability of a class"
+            )
         inner = self._inner_targets(y)
         width = max(self.samples, qt.DRAWS)
         return self._stream(qt.cdf, inner, None, width)[0].reshape(np.shape(y))
@@ -194,8 +198,8 @@ class Predictive(Streamed):
         levels = np.atleast_1d(np.asarray(q, np.float64))
         if not np.all((levels >= 0) & (levels <= 1)):
             raise ValueError(f"q must lie between 0 and 1, got {q!r}")
-        found = self._places(qt.class_quantiles, qt.quantiles, levels)
-        return found if np.ndim(q) else found[0]
+        values = self._quantiles(qt.class_quantiles, qt.quantiles, levels)
+        return values if np.ndim(q) else values[0]
 
     def interval(
         self, level: float = 0.9, kind: Literal["central", "highest"] = "central"
@@ -210,7 +214,7 @@ class Predictive(Streamed):
         if not 0 < level < 1:
             raise ValueError(f"level must lie strictly between 0 and 1, got {level!r}")
         if kind == "highest":
-            low, high = self._places(qt.class_shortest, qt.shortest, np.float64(level))
+            low, high = self._quantiles(qt.class_shortest, qt.shortest, np.float64(level))
         elif kind == "central":
             low, high = self.quantile(np.array([(1 - level) / 2, (1 + level) / 2]))
         else:
@@ -222,9 +226,8 @@ class Predictive(Streamed):
         n = self._draws if n is None else whole_number("n", n)
         # all blocks take the same draws, so that each is one function over all inputs
         pick = jax.random.fold_in(self._key, len(self))
-        drawn = np.moveaxis(self._stream(rd.draws, None, (pick, n), max(self.samples, n))[0], 1, 0)
-        drawn = np.stack([self._in_shape(part) for part in drawn])
-        return drawn if self._units is None else self._units.of(drawn)
+        drawn = self._stream(rd.draws, None, (pick, n), max(self.samples, n))[0]
+        return self._values_first(drawn, of_y=True)
 
     def outputs(self) -> np.ndarray:
         """The network's outputs for every posterior sample, (samples, inputs, …)."""
@@ -232,11 +235,8 @@ class Predictive(Streamed):
 
     def conditional_means(self) -> np.ndarray:
         """E[y | x, w] of each posterior sample, (samples, N, …); the probabilities of classes."""
-        found = np.moveaxis(self._stream(rd.conditional_means)[0], 1, 0)
-        if self.kind == "classification":
-            return found
-        found = np.stack([self._in_shape(part) for part in found])
-        return found if self._units is None else self._units.of(found)
+        means = self._stream(rd.conditional_means)[0]
+        return self._values_first(means, of_y=self.kind != "classification")
 
     @property
     def weights(self) -> np.ndarray:
@@ -266,12 +266,12 @@ class Predictive(Streamed):
             ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1),
             ... )
             >>> x = np.zeros((3, 1), "float32")
-            >>> list(px.before_data(model, x).predict(x, key=0).to_pandas().columns)
+            >>> list(px.prior_posterior(model, x).predict(x, key=0).to_pandas().columns)
             ['mean', 'std', 'epistemic', 'aleatoric', 'low', 'high']
         """
         return to_pandas(self, level, names, index)
 
-    def in_units(self, shift: Any, scale: Any) -> "Predictive":
+    def in_units(self, shift: ArrayLike, scale: ArrayLike) -> "Predictive":
         """The predictive of shift + scale · y: undoes a standardisation of the targets.
 
         Everything but ``outputs`` is in the new units then, in float64. ``shift`` and ``scale``
@@ -286,24 +286,20 @@ class Predictive(Streamed):
                 f"shift and scale must be finite, scale above 0, one each or of shape {shape}; "
                 f"got shift of shape {shift.shape} and scale {scale!r}"
             )
-        view = copy.copy(self)
         before = self._units or Units(np.zeros(()), np.ones(()))
-        view._units = Units(shift + scale * before.shift, scale * before.scale)
-        view._moments = None
-        return view
+        return self._view(_units=Units(shift + scale * before.shift, scale * before.scale))
 
-    def widened(self, factor: Any) -> "Predictive":
+    def widened(self, factor: ArrayLike) -> "Predictive":
         """The same mean and shape with every deviation from the mean ``factor`` times as wide.
 
         The predictive of mean + factor · (y − mean): both parts of the variance grow by factor².
         ``factor`` (above 0) is a number, or an array with the shape of one target.
         """
         self._only("regression", "widened")
-        mean = self.mean
         view = self.in_units(0.0, factor)
         assert view._units is not None
         shift, scale = view._units
-        view._units = Units(shift + (1 - np.asarray(factor, np.float64)) * mean, scale)
+        view._units = Units(shift + (1 - np.asarray(factor, np.float64)) * self.mean, scale)
         return view
 
     def tempered(self, temperature: float) -> "Predictive":
@@ -314,8 +310,5 @@ class Predictive(Streamed):
         self._only("classification", "tempered")
         if not (np.isfinite(temperature) and temperature > 0):
             raise ValueError(f"temperature must be finite and above 0, got {temperature!r}")
-        view = copy.copy(self)
         before = 1.0 if self._temperature is None else self._temperature
-        view._temperature = jnp.asarray(before * float(temperature))
-        view._moments = None
-        return view
+        return self._view(_temperature=jnp.asarray(before * float(temperature)))

@@ -1,4 +1,4 @@
-"""Distribution functions, quantiles and shortest intervals of a block of inputs."""
+"""Distribution functions, quantiles and shortest intervals of y for a block of inputs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,93 +6,89 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
+from jaxtyping import PyTree
 
-from ..likelihoods.location_scale import EvenStudentT
-from .block import Block
+from ..likelihoods.regression import EvenStudentT
 from .reductions import allocate, draw_y
+from .sampled import SampledOutputs
 
 DRAWS = 1000  # of y at least, where quantiles come from draws
 MOST_DRAWS = 4000  # and so many where there are more samples
 HALVINGS = 40  # from 128 deviations to below float32
 DOUBLINGS = 60  # of a bracket that started from draws
-GRID = 256  # places of y at which the distribution function is looked up for shortest intervals
+GRID = 256  # values of y at which the distribution function is looked up for shortest intervals
 ROUNDING = 4e-6  # of a sum of a thousand weights in float32
 
 
-def cdf(block: Block, extra: Any) -> Any:
+def cdf(sampled: SampledOutputs, extra: PyTree) -> Any:
     """E_w P(Y ≤ y | w), for each output alone."""
-    y = jnp.asarray(block.y)
-    return (_exact(block, lambda: _below(block, y), lambda: _share_below(block, y)),)
+    y = jnp.asarray(sampled.y)
+    return _exact(sampled, lambda: _below(sampled, y), lambda: _share_below(sampled, y))
 
 
-def quantiles(block: Block, levels: jax.Array) -> Any:
+def quantiles(sampled: SampledOutputs, levels: jax.Array) -> Any:
     """Quantiles of y: of the mixture's distribution function, or of draws without one."""
-    return (
-        _exact(
-            block,
-            lambda: _bisect(block, _like_targets(block, levels)),
-            lambda: _weighted_quantile(*_draws(block), levels, jumps=_is_discrete(block)),
-            continuous=True,
-        ),
+    return _exact(
+        sampled,
+        lambda: _bisect(sampled, _like_targets(sampled, levels)),
+        lambda: _weighted_quantile(*_draws(sampled), levels, jumps=_is_discrete(sampled)),
+        continuous=True,
     )
 
 
-def shortest(block: Block, level: jax.Array) -> Any:
+def shortest(sampled: SampledOutputs, level: jax.Array) -> Any:
     """The shortest interval of y with mass ``level``: its lower and its upper end."""
-    return (
-        _exact(
-            block,
-            lambda: _exact_shortest(block, level),
-            lambda: _weighted_shortest(*_draws(block), level),
-            continuous=True,
-        ),
+    return _exact(
+        sampled,
+        lambda: _exact_shortest(sampled, level),
+        lambda: _weighted_shortest(*_draws(sampled), level),
+        continuous=True,
     )
 
 
-def class_quantiles(block: Block, levels: jax.Array) -> Any:
+def class_quantiles(sampled: SampledOutputs, levels: jax.Array) -> Any:
     """Quantiles of the class probabilities over the posterior."""
-    return (_weighted_quantile(block.probabilities(), block.weights, levels),)
+    return _weighted_quantile(sampled.probabilities(), sampled.weights, levels)
 
 
-def class_shortest(block: Block, level: jax.Array) -> Any:
+def class_shortest(sampled: SampledOutputs, level: jax.Array) -> Any:
     """The shortest interval of the class probabilities over the posterior."""
-    return (_weighted_shortest(block.probabilities(), block.weights, level),)
+    return _weighted_shortest(sampled.probabilities(), sampled.weights, level)
 
 
 # -- with a distribution function
 
 
 def _exact(
-    block: Block,
+    sampled: SampledOutputs,
     exact: Callable[[], jax.Array],
-    sampled: Callable[[], jax.Array],
+    from_draws: Callable[[], jax.Array],
     continuous: bool = False,
 ) -> jax.Array:
-    """``exact`` where the likelihood has the distribution function of an output, or ``sampled``."""
-    if continuous and _is_discrete(block):
-        return sampled()
+    """``exact`` where the likelihood has the distribution function of an output."""
+    if continuous and _is_discrete(sampled):
+        return from_draws()
     try:
         return exact()
     except NotImplementedError:
-        return sampled()
+        return from_draws()
 
 
-def _is_discrete(block: Block) -> bool:
-    f, own = jax.tree.map(lambda a: a[0], (block.outputs, block.own))
-    return bool(block.likelihood.distribution(f, own, block.side).is_discrete)
+def _is_discrete(sampled: SampledOutputs) -> bool:
+    return bool(sampled.likelihood.distribution(*sampled.first(), sampled.side).is_discrete)
 
 
-def _below(block: Block, y: jax.Array) -> jax.Array:
-    def one(f: jax.Array, own: Any, side: Any) -> jax.Array:
-        distribution = block.likelihood.marginal(f, own, side)
+def _below(sampled: SampledOutputs, y: jax.Array) -> jax.Array:
+    def one(f: jax.Array, own: PyTree, side: PyTree) -> jax.Array:
+        distribution = sampled.likelihood.marginal(f, own, side)
         # distribution functions are defined on the support only: log y, for one, is not beyond it
         least, most = _support(distribution)
         inside = distribution.cdf(jnp.clip(y, least, most))
         return jnp.where(y < least, 0, jnp.where(y > most, 1, inside))
 
-    each = block.each(one)
+    each = sampled.each(one)
     # small numbers are summed: a sum close to 1 would lose, in float32, how close it is
-    below, above = block.average(each), block.average(1 - each)
+    below, above = sampled.average(each), sampled.average(1 - each)
     return jnp.where(below < above, below, 1 - above)
 
 
@@ -101,112 +97,109 @@ def _support(distribution: dist.Distribution) -> tuple[Any, Any]:
     return getattr(support, "lower_bound", -jnp.inf), getattr(support, "upper_bound", jnp.inf)
 
 
-def _like_targets(block: Block, levels: jax.Array) -> jax.Array:
+def _like_targets(sampled: SampledOutputs, levels: jax.Array) -> jax.Array:
     """Levels as (levels, 1, …), to go with (levels, rows, …)."""
-    rank = len(_one(block).batch_shape)
-    return levels.reshape(-1, *[1] * rank)
+    return levels.reshape(-1, *[1] * len(_one(sampled).batch_shape))
 
 
-def _one(block: Block) -> dist.Distribution:
+def _one(sampled: SampledOutputs) -> dist.Distribution:
     """The distribution of the first sample: of which family they all are."""
-    f, own = jax.tree.map(lambda a: a[0], (block.outputs, block.own))
-    return block.likelihood.marginal(f, own, block.side)
+    return sampled.likelihood.marginal(*sampled.first(), sampled.side)
 
 
-def _bracket(block: Block, level: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _bracket(sampled: SampledOutputs, level: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Values of y with less and with more than the level below them."""
-    if isinstance(_one(block), dist.Normal | EvenStudentT):
+    if isinstance(_one(sampled), dist.Normal | EvenStudentT):
 
-        def spread(f: jax.Array, own: Any, side: Any) -> Any:
-            distribution = block.likelihood.marginal(f, own, side)
+        def spread(f: jax.Array, own: PyTree, side: PyTree) -> Any:
+            distribution = sampled.likelihood.marginal(f, own, side)
             return distribution.mean, jnp.sqrt(distribution.variance)
 
-        mean, std = block.each(spread)
+        mean, std = sampled.each(spread)
         shape = (len(level), *mean.shape[1:])
         low, high = jnp.min(mean - 64 * std, axis=0), jnp.max(mean + 64 * std, axis=0)
         return jnp.broadcast_to(low, shape), jnp.broadcast_to(high, shape)
 
     # deviations may be infinite, or far larger than what is asked for: draws are neither
-    def reach(f: jax.Array, own: Any, side: Any) -> Any:
-        distribution = block.likelihood.marginal(f, own, side)
-        least, most = _support(distribution)
-        return tuple(jnp.broadcast_to(a, distribution.batch_shape) for a in (least, most))
+    def reach(f: jax.Array, own: PyTree, side: PyTree) -> Any:
+        distribution = sampled.likelihood.marginal(f, own, side)
+        ends = _support(distribution)
+        return tuple(jnp.broadcast_to(end, distribution.batch_shape) for end in ends)
 
-    least, most = block.each(reach)
+    least, most = sampled.each(reach)
     least, most = jnp.min(least, axis=0), jnp.max(most, axis=0)
-    n = min(max(64, len(block.weights)), DRAWS)
-    drawn = draw_y(block, allocate(block.weights, n), block.key)
+    n = min(max(64, len(sampled.weights)), DRAWS)
+    drawn = draw_y(sampled, allocate(sampled.weights, n), sampled.key)
     shape = (len(level), *drawn.shape[1:])
-    low = jnp.broadcast_to(jnp.min(drawn, axis=0), shape)
-    high = jnp.broadcast_to(jnp.max(drawn, axis=0), shape)
+    low, high = (jnp.broadcast_to(end(drawn, axis=0), shape) for end in (jnp.min, jnp.max))
     width = jnp.maximum(high - low, 1e-3 * jnp.maximum(jnp.abs(high), 1e-3))
 
-    def wider(state: Any) -> Any:
+    def wider(state: PyTree) -> Any:
         low, high, width, _, number = state
-        over = jax.lax.map(lambda y: _below(block, y), low) > level
-        under = jax.lax.map(lambda y: _below(block, y), high) < level
+        over = jax.lax.map(lambda y: _below(sampled, y), low) > level
+        under = jax.lax.map(lambda y: _below(sampled, y), high) < level
         low = jnp.where(over, jnp.maximum(low - width, least), low)
         high = jnp.where(under, jnp.minimum(high + width, most), high)
         return low, high, 2 * width, jnp.any(over | under), number + 1
 
-    def going(state: Any) -> jax.Array:
+    def going(state: PyTree) -> jax.Array:
         return state[3] & (state[4] < DOUBLINGS)
 
     start = (low, high, width, jnp.asarray(True), jnp.asarray(0))
     return jax.lax.while_loop(going, wider, start)[:2]
 
 
-def _bisect(block: Block, levels: jax.Array) -> jax.Array:
+def _bisect(sampled: SampledOutputs, levels: jax.Array) -> jax.Array:
     """Bisection of E_w[F(y | w)] = q for all inputs and levels at once, as (rows, levels, …)."""
-    level = levels.astype(block.outputs.dtype)
-    low, high = _bracket(block, level)
+    level = levels.astype(sampled.outputs.dtype)
+    low, high = _bracket(sampled, level)
 
     def halve(_: int, bracket: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         low, high = bracket
         middle = 0.5 * (low + high)
-        under = jax.lax.map(lambda y: _below(block, y), middle) < level
+        under = jax.lax.map(lambda y: _below(sampled, y), middle) < level
         return jnp.where(under, middle, low), jnp.where(under, high, middle)
 
     low, high = jax.lax.fori_loop(0, HALVINGS, halve, (low, high))
     return jnp.moveaxis(0.5 * (low + high), 0, 1)
 
 
-def _exact_shortest(block: Block, level: jax.Array) -> jax.Array:
+def _exact_shortest(sampled: SampledOutputs, level: jax.Array) -> jax.Array:
     """The mass below the shortest interval from a table of F; then its ends, by bisection.
 
     The width of an interval is flat where it is least, so that the table's error in the mass below
     hardly tells; that in the mass inside would, and there is none.
     """
-    level = level.astype(block.outputs.dtype)
+    level = level.astype(sampled.outputs.dtype)
     tail = (1 - level) / 1000
-    marks = _bisect(block, _like_targets(block, jnp.stack([tail, 0.5 + 0 * tail, 1 - tail])))
+    marks = _bisect(sampled, _like_targets(sampled, jnp.stack([tail, 0.5 + 0 * tail, 1 - tail])))
     low, median, high = marks[:, 0], marks[:, 1], marks[:, 2]
-    # close together near the median, so that heavy tails do not take most of the places
+    # close together near the median, so that heavy tails do not take most of the points
     share = jnp.sinh(4 * jnp.linspace(-1, 1, GRID, dtype=low.dtype)) / jnp.sinh(4.0)
     share = share.reshape(-1, *[1] * low.ndim)
-    places = median + share * jnp.where(share < 0, median - low, high - median)
-    below = jax.lax.map(lambda y: _below(block, y), places)
+    points = median + share * jnp.where(share < 0, median - low, high - median)
+    below = jax.lax.map(lambda y: _below(sampled, y), points)
 
-    def least(places: jax.Array, below: jax.Array) -> jax.Array:
-        upper = jnp.interp(below + level, below, places)
-        width = jnp.where(below + level <= below[-1], upper - places, jnp.inf)
+    def least(points: jax.Array, below: jax.Array) -> jax.Array:
+        upper = jnp.interp(below + level, below, points)
+        width = jnp.where(below + level <= below[-1], upper - points, jnp.inf)
         return below[jnp.argmin(width)]
 
-    flat = jax.vmap(least, in_axes=1)(places.reshape(GRID, -1), below.reshape(GRID, -1))
+    flat = jax.vmap(least, in_axes=1)(points.reshape(GRID, -1), below.reshape(GRID, -1))
     start = jnp.clip(flat.reshape(low.shape), 0, 1 - level)
-    return _bisect(block, jnp.stack([start, start + level]))
+    return _bisect(sampled, jnp.stack([start, start + level]))
 
 
 # -- without
 
 
-def _draws(block: Block) -> tuple[jax.Array, jax.Array]:
-    n = max(DRAWS, min(len(block.weights), MOST_DRAWS))
-    return draw_y(block, allocate(block.weights, n), block.key), jnp.full((n,), 1 / n)
+def _draws(sampled: SampledOutputs) -> tuple[jax.Array, jax.Array]:
+    n = max(DRAWS, min(len(sampled.weights), MOST_DRAWS))
+    return draw_y(sampled, allocate(sampled.weights, n), sampled.key), jnp.full((n,), 1 / n)
 
 
-def _share_below(block: Block, y: jax.Array) -> jax.Array:
-    drawn, weights = _draws(block)
+def _share_below(sampled: SampledOutputs, y: jax.Array) -> jax.Array:
+    drawn, weights = _draws(sampled)
     return jnp.tensordot(weights, (drawn <= y).astype(weights.dtype), axes=1)
 
 

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
+from numpy.typing import ArrayLike
 
 from .._util.memory import explain_out_of_memory
 from ..data import as_array, bucket, check_finite, pad_rows
@@ -14,8 +16,8 @@ from ..model import Model
 from ..networks.footprint import footprint
 from . import quantiles as qt
 from . import reductions as rd
-from .block import Particles, reduce_block
 from .joined import Joined, Moments
+from .sampled import Particles, reduce_sampled
 
 LEAST_ROWS = 256  # fewer inputs at once, and making the weights costs more than using them
 
@@ -46,7 +48,7 @@ class Streamed:
     def __init__(
         self,
         source: Any,
-        x: Any,
+        x: PyTree,
         particles: Particles,
         key: jax.Array,
         *,
@@ -73,12 +75,15 @@ class Streamed:
 
     def at(self, rows: Any) -> Self:
         """The predictive at some of its inputs, by their numbers."""
-        rows = np.asarray(rows, np.int64)
+        rows, units = np.asarray(rows, np.int64), self._units
+        if units is not None and np.ndim(units.shift) > len(self._targets.given):
+            units = units._replace(shift=units.shift[rows])
+        return self._view(_x=jax.tree.map(lambda a: a[rows], self._x), _units=units)
+
+    def _view(self, **changed: Any) -> Self:
+        """The same predictive with some of its fields changed, and moments not yet computed."""
         view = copy.copy(self)
-        view._x = jax.tree.map(lambda a: a[rows], self._x)
-        view._moments = None
-        if self._units is not None and np.ndim(self._units.shift) > len(self._targets.given):
-            view._units = self._units._replace(shift=self._units.shift[rows])
+        vars(view).update(changed, _moments=None)
         return view
 
     @property
@@ -91,41 +96,43 @@ class Streamed:
         if self._moments is None:
             moments = self._merged_moments()
             if self.kind != "classification":
-                moments = Moments(*(self._in_shape(part) for part in moments))
+                given = self._targets.given
+                moments = Moments(*(part.reshape(len(part), *given) for part in moments))
             if self._units is not None:
                 square = np.square(self._units.scale)
                 moments = Moments(self._units.of(moments.mean), *(square * v for v in moments[1:]))
             self._moments = moments
         return self._moments
 
-    def _places(self, of_classes: Callable[..., Any], of_y: Callable[..., Any], at: Any) -> Any:
+    def _quantiles(self, of_classes: Callable[..., Any], of_y: Callable[..., Any], at: Any) -> Any:
+        """Quantiles, or ends of intervals, on the first axis."""
         reduce = of_classes if self.kind == "classification" else of_y
-        found = self._stream(reduce, None, jnp.asarray(at), max(self.samples, qt.DRAWS))[0]
-        found = np.moveaxis(found, 1, 0)
-        if self.kind != "classification":
-            found = np.stack([self._in_shape(part) for part in found])
-        return found if self._units is None else self._units.of(found)
+        values = self._stream(reduce, None, jnp.asarray(at), max(self.samples, qt.DRAWS))[0]
+        return self._values_first(values, of_y=self.kind != "classification")
+
+    def _values_first(self, values: np.ndarray, *, of_y: bool) -> np.ndarray:
+        """(rows, values, …) as (values, rows, …); values of y in the targets' shape and units."""
+        values = np.moveaxis(values, 1, 0)
+        if of_y:
+            values = values.reshape(*values.shape[:2], *self._targets.given)
+        return values if self._units is None else self._units.of(values)
 
     def _only(self, kind: str, name: str) -> None:
         if self.kind != kind:
             raise ValueError(f"{name} is for {kind}; this predictive is of {self.kind}")
 
-    def _not_for_classes(self, name: str, instead: str) -> None:
-        if self.kind == "classification":
-            raise ValueError(f"{name} is for regression and counts; {instead}")
-
-    def _inner_targets(self, y: Any) -> np.ndarray:
+    def _inner_targets(self, y: ArrayLike) -> np.ndarray:
         """Targets as the likelihood has them, once their shape and their values fit."""
-        y = np.asarray(as_array(y, "y"))
-        given, inner = self._targets
+        targets = np.asarray(as_array(y, "y"))
+        (given, inner), n = self._targets, len(self)
         accepted = {given, inner} | ({(), (1,)} if inner in ((), (1,)) else set())
-        if y.ndim == 0 or len(y) != len(self) or y.shape[1:] not in accepted:
-            raise ValueError(f"y must have shape {(len(self), *given)}, got {y.shape}")
-        check_finite("y", y)
+        if targets.shape not in {(n, *shape) for shape in accepted}:
+            raise ValueError(f"y must have shape {(n, *given)}, got {targets.shape}")
+        check_finite("y", targets)
         if self._units is not None:
-            y = (y.reshape(-1, *given) - self._units.shift) / self._units.scale
-        self._model.likelihood.check_values(y, self._model.output_shape(self._x))
-        return y.reshape(len(y), *inner)
+            targets = (targets.reshape(-1, *given) - self._units.shift) / self._units.scale
+        self._model.likelihood.check_values(targets, self._model.output_shape(self._x))
+        return targets.reshape(n, *inner)
 
     def _log_scale(self) -> float:
         """What a density loses in the user's units: dy′ = dy / scale."""
@@ -140,14 +147,11 @@ class Streamed:
             return [self]
         # pairs of opposite samples stay together
         size = max(2, self.samples * max(most, 1) // LEAST_ROWS // 2 * 2)
-        groups = []
-        for start in range(0, self.samples, size):
-            rows = slice(start, start + size)
-            group = copy.copy(self)
-            group._particles = jax.tree.map(lambda a, rows=rows: a[rows], self._particles)
-            group.samples = len(group._particles.weights)
-            groups.append(group)
-        return groups
+        return [self._of_samples(slice(i, i + size)) for i in range(0, self.samples, size)]
+
+    def _of_samples(self, some: slice) -> "Streamed":
+        particles = jax.tree.map(lambda a: a[some], self._particles)
+        return self._view(_particles=particles, samples=len(particles.weights))
 
     def _merged_moments(self) -> Moments:
         """Moments over all samples; those of groups are joined as in ``RunningPredictive``."""
@@ -160,17 +164,13 @@ class Streamed:
         for group in groups:
             share = float(np.sum(np.asarray(group._particles.weights, np.float64)))
             if share > 0:
-                group._particles = group._particles._replace(
-                    weights=group._particles.weights / share
-                )
+                weights = group._particles.weights / share
+                group._particles = group._particles._replace(weights=weights)
                 joined.add(Moments(*group._stream(reduce)), share)
         return joined.moments()
 
-    def _in_shape(self, part: np.ndarray) -> np.ndarray:
-        return part.reshape(len(part), *self._targets.given)
-
     def _stream(
-        self, reduce: Callable[..., Any], y: Any = None, extra: Any = None, width: int = 0
+        self, reduce: Callable[..., Any], y: PyTree = None, extra: PyTree = None, width: int = 0
     ) -> list[Any]:
         """Run ``reduce`` over blocks of inputs, padded to shared sizes; ``width`` draws wide."""
         n = len(self)
@@ -187,11 +187,11 @@ class Streamed:
                 got = rows.stop - rows.start
                 block = jax.tree.map(lambda a, r=rows: pad_rows(a[r], size), self._x)
                 y_block = None if y is None else pad_rows(y[rows], size)
-                reduced = reduce_block(
+                reduced = reduce_sampled(
                     reduce, self._source, block, y_block, self._particles,
                     self._temperature, jax.random.fold_in(self._key, start), extra,
                 )  # fmt: skip
-                parts.append([a[:got] for a in jax.device_get(reduced)])
+                parts.append([a[:got] for a in jax.tree.leaves(jax.device_get(reduced))])
         return [np.concatenate(columns) for columns in zip(*parts, strict=True)]
 
     def _bytes_per_input(self, width: int) -> int:

@@ -24,22 +24,14 @@ def to_pandas(
 def _targets(
     predictive: "Predictive", level: float, names: Sequence[Any] | None
 ) -> dict[str, np.ndarray]:
-    mean, (low, high) = predictive.mean, predictive.interval(level)
-    parts = {
-        "mean": mean,
-        "std": predictive.std,
-        "epistemic": predictive.epistemic,
-        "aleatoric": predictive.aleatoric,
-        "low": low,
-        "high": high,
-    }
-    width = int(np.prod(mean.shape[1:]))
-    if mean.ndim == 1 and names is None:
+    parts = {part: getattr(predictive, part) for part in ("mean", "std", "epistemic", "aleatoric")}
+    parts["low"], parts["high"] = predictive.interval(level)
+    shape = parts["mean"].shape
+    if len(shape) == 1 and names is None:
         return parts
-    names = _checked(names, width, "outputs")
     return {
-        f"{part}_{name}": values.reshape(len(mean), width)[:, place]
-        for place, name in enumerate(names)
+        f"{part}_{name}": values.reshape(len(values), -1)[:, column]
+        for column, name in enumerate(_checked(names, int(np.prod(shape[1:])), "outputs"))
         for part, values in parts.items()
     }
 
@@ -55,15 +47,13 @@ def _classes(
         )
     names = _checked(names, mean.shape[1], "classes")
     low, high = predictive.interval(level)
-    named = np.asarray(names)[predictive.mode]
-    columns: dict[str, np.ndarray] = {"mode": named}
-    for place, name in enumerate(names):
-        columns[f"p_{name}"] = mean[:, place]
-        columns[f"low_{name}"] = low[:, place]
-        columns[f"high_{name}"] = high[:, place]
-    for part in ("epistemic", "aleatoric", "total"):
-        columns[part] = getattr(predictive, part)
-    return columns
+    of_classes = {
+        f"{part}_{name}": values[:, column]
+        for column, name in enumerate(names)
+        for part, values in (("p", mean), ("low", low), ("high", high))
+    }
+    entropies = {part: getattr(predictive, part) for part in ("epistemic", "aleatoric", "total")}
+    return {"mode": np.asarray(names)[predictive.mode], **of_classes, **entropies}
 
 
 def _checked(names: Sequence[Any] | None, count: int, what: str) -> list[Any]:

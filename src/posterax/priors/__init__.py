@@ -6,13 +6,11 @@ weight ([`PerWeight`][posterax.priors.PerWeight], what ``posterior.as_prior()`` 
 distribution of ``numpyro.distributions`` is accepted in their place.
 """
 
-from .base import Prior, is_prior
-from .convert import FromDistribution, as_prior
+from .base import Flat, Prior, is_flat, is_prior
 from .grid import Grid, is_grid
 from .hierarchical import Hierarchical
-from .partial import Flat, Trained, is_flat
-from .simple import Gaussian, Laplace, ScaleMixture
-from .trees import ByPart, PerWeight
+from .simple import FromDistribution, Gaussian, Laplace, ScaleMixture, as_prior
+from .trees import ByPart, PerWeight, Trained
 
 __all__ = [
     "ByPart",

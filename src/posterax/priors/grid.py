@@ -5,6 +5,8 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
+from numpy.typing import ArrayLike
 
 from .base import Prior, number
 
@@ -38,7 +40,7 @@ class Grid(Prior):
 
     discrete: ClassVar[bool] = True
 
-    def __init__(self, values: Any, probs: Any = None):
+    def __init__(self, values: ArrayLike, probs: ArrayLike | None = None):
         self.values = number("values", values)
         if self.values.ndim != 1 or len(self.values) < 2:
             raise ValueError(f"values must be a list of two or more numbers, got {values!r}")
@@ -61,7 +63,7 @@ class Grid(Prior):
     def __len__(self) -> int:
         return len(self.values)
 
-    def value(self, index: jax.Array, dtype: Any = None) -> jax.Array:
+    def value(self, index: jax.Array, dtype: DTypeLike | None = None) -> jax.Array:
         """The values with these indices."""
         return jnp.asarray(self.values, dtype or jnp.result_type(float))[index]
 
@@ -80,11 +82,11 @@ class Grid(Prior):
         log_probs = jnp.log(jnp.asarray(self.probs, w.dtype))
         return jnp.where(self.contains(w), log_probs[self.index(w)], -jnp.inf)
 
-    def sample(self, key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+    def sample(self, key: jax.Array, shape: tuple[int, ...], dtype: DTypeLike) -> jax.Array:
         logits = jnp.log(jnp.asarray(self.probs, jnp.result_type(float)))
         return self.value(jax.random.categorical(key, logits, shape=shape), dtype)
 
-    def kept(self, shape: tuple[int, ...], places: np.ndarray) -> "Grid":
+    def restrict(self, shape: tuple[int, ...], positions: np.ndarray) -> "Grid":
         return self  # its arrays are of values, not of weights
 
     def deviation(self) -> Any:

@@ -11,6 +11,7 @@ and in variational inference their optimal posterior is an inverse gamma again, 
 has the same closed form with Σ(μ² + σ²) in the place of Σw².
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
+from jax.typing import DTypeLike
+from numpy.typing import ArrayLike
 
 from .base import LOG_2PI, Prior, positive
 
@@ -60,8 +63,8 @@ class Hierarchical(Prior):
 
     def __init__(
         self,
-        concentration: Any = 1.0,
-        rate: Any = 1.0,
+        concentration: ArrayLike = 1.0,
+        rate: ArrayLike = 1.0,
         *,
         relevance: bool = False,
         _outputs: int = 0,
@@ -77,6 +80,11 @@ class Hierarchical(Prior):
     def _shared(self, ndim: int) -> tuple[int, ...]:
         """The axes along which weights share one s²."""
         return (self._outputs % ndim,) if self.relevance and ndim > 1 else tuple(range(ndim))
+
+    def _group_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """An array's shape with 1 for axes along which weights share one s²."""
+        shared = self._shared(len(shape))
+        return tuple(1 if axis in shared else size for axis, size in enumerate(shape))
 
     def _log_evidence(self, squares: jax.Array) -> jax.Array:
         """log ∫ N(w | 0, s²) p(s²) ds² from the squares of w, summed over all groups."""
@@ -99,13 +107,10 @@ class Hierarchical(Prior):
         entropy = jnp.log(sigma) + 0.5 * (1 + LOG_2PI)
         return -entropy - self._log_evidence(jnp.square(mu) + jnp.square(sigma)) / max(mu.size, 1)
 
-    def sample(self, key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+    def sample(self, key: jax.Array, shape: tuple[int, ...], dtype: DTypeLike) -> jax.Array:
         scale_key, noise_key = jax.random.split(key)
-        shared = self._shared(len(shape))
-        groups = tuple(1 if axis in shared else size for axis, size in enumerate(shape))
+        groups = self._group_shape(shape) if self._groups is None else (self._count,)
         a, b = (jnp.asarray(v, dtype) for v in (self.concentration, self.rate))
-        if self._groups is not None:
-            groups = (self._count,)
         variance = b / jax.random.gamma(scale_key, a, groups, dtype)
         if self._groups is not None:
             variance = variance[self._groups]
@@ -114,27 +119,15 @@ class Hierarchical(Prior):
     def for_shape(self, shape: tuple[int, ...], fan_in: Callable[..., int]) -> "Prior":
         # networks keep (out, in, …) or (…, in, out): their fan-in tells which
         outputs = 0 if fan_in((2, 3)) == 3 else -1
-        return Hierarchical(
-            self.concentration,
-            self.rate / fan_in(shape),
-            relevance=self.relevance,
-            _outputs=outputs,
-        )
+        return dataclasses.replace(self, rate=self.rate / fan_in(shape), _outputs=outputs)
 
-    def kept(self, shape: tuple[int, ...], places: np.ndarray) -> "Prior":
+    def restrict(self, shape: tuple[int, ...], positions: np.ndarray) -> "Prior":
         if self._groups is not None:
-            groups, count = np.asarray(self._groups)[places], self._count
+            groups, count = np.asarray(self._groups)[positions], self._count
         elif self.relevance and len(shape) > 1:
-            of = [1 if axis in self._shared(len(shape)) else n for axis, n in enumerate(shape)]
+            of = self._group_shape(shape)
             count = int(np.prod(of))
-            groups = np.broadcast_to(np.arange(count).reshape(of), shape).reshape(-1)[places]
+            groups = np.broadcast_to(np.arange(count).reshape(of), shape).reshape(-1)[positions]
         else:
             return self
-        return Hierarchical(
-            self.concentration,
-            self.rate,
-            relevance=self.relevance,
-            _outputs=self._outputs,
-            _groups=jnp.asarray(groups, jnp.int32),
-            _count=count,
-        )
+        return dataclasses.replace(self, _groups=jnp.asarray(groups, jnp.int32), _count=count)

@@ -1,4 +1,4 @@
-"""Priors that are the same for every entry of an array: Gaussian, scale mixture, Laplace."""
+"""Priors that are the same for every entry of an array: Gaussian, scale mixture, Laplace, any."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,10 +7,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 from jax.scipy.special import erf
+from jax.typing import DTypeLike
+from jaxtyping import PyTree
+from numpy.typing import ArrayLike
 
 from .._util.jax_names import Tracer
-from .base import LOG_2PI, Prior, number, positive
+from .base import LOG_2PI, Prior, normal_log_prob, number, positive
 
 
 class Gaussian(Prior):
@@ -35,22 +39,20 @@ class Gaussian(Prior):
     loc: Any
     fan_in: bool = eqx.field(static=True)
 
-    def __init__(self, scale: Any = 1.0, loc: Any = 0.0, *, fan_in: bool = False):
-        traced = isinstance(scale, Tracer)
-        checked = scale if traced else positive("scale", scale)
+    def __init__(self, scale: ArrayLike = 1.0, loc: ArrayLike = 0.0, *, fan_in: bool = False):
+        checked = scale if isinstance(scale, Tracer) else positive("scale", scale)
         # arrays of the device stay where they are
         self.scale = scale if isinstance(scale, jax.Array) else checked
         self.loc = loc if isinstance(loc, jax.Array) else number("loc", loc)
         self.fan_in = bool(fan_in)
 
-    def _moments(self, dtype: Any) -> tuple[jax.Array, jax.Array]:
+    def _moments(self, dtype: DTypeLike) -> tuple[jax.Array, jax.Array]:
         return jnp.asarray(self.loc, dtype), jnp.asarray(self.scale, dtype)
 
     def log_prob(self, w: jax.Array) -> jax.Array:
-        loc, scale = self._moments(w.dtype)
-        return -0.5 * jnp.square((w - loc) / scale) - jnp.log(scale) - 0.5 * LOG_2PI
+        return normal_log_prob(w, *self._moments(w.dtype))
 
-    def sample(self, key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+    def sample(self, key: jax.Array, shape: tuple[int, ...], dtype: DTypeLike) -> jax.Array:
         loc, scale = self._moments(dtype)
         return loc + scale * jax.random.normal(key, shape, dtype)
 
@@ -63,9 +65,7 @@ class Gaussian(Prior):
         return self.scale
 
     def for_shape(self, shape: tuple[int, ...], fan_in: Callable[..., int]) -> "Prior":
-        if not self.fan_in:
-            return self
-        return Gaussian(self.scale / np.sqrt(fan_in(shape)), self.loc)
+        return Gaussian(self.scale / np.sqrt(fan_in(shape)), self.loc) if self.fan_in else self
 
 
 class ScaleMixture(Prior):
@@ -92,7 +92,7 @@ class ScaleMixture(Prior):
     sigma2: Any
     _ratios: Any = eqx.field(repr=False)
 
-    def __init__(self, pi: Any = 0.5, sigma1: Any = 1.0, sigma2: Any = 0.0025):
+    def __init__(self, pi: ArrayLike = 0.5, sigma1: ArrayLike = 1.0, sigma2: ArrayLike = 0.0025):
         self.pi = number("pi", pi)
         if not np.all((self.pi > 0) & (self.pi < 1)):
             raise ValueError(f"pi must lie strictly between 0 and 1, got {pi!r}")
@@ -106,22 +106,22 @@ class ScaleMixture(Prior):
         numbers = (self.pi, self.sigma1, self.sigma2, self._ratios)
         return _log_mixture(w, *jax.tree.map(lambda v: jnp.asarray(v, w.dtype), numbers))
 
-    def sample(self, key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+    def sample(self, key: jax.Array, shape: tuple[int, ...], dtype: DTypeLike) -> jax.Array:
         pick, noise = jax.random.split(key)
-        wide = jax.random.bernoulli(pick, jnp.asarray(self.pi, dtype), shape)
-        sigma = jnp.where(wide, jnp.asarray(self.sigma1, dtype), jnp.asarray(self.sigma2, dtype))
+        pi, wide, narrow = (jnp.asarray(v, dtype) for v in (self.pi, self.sigma1, self.sigma2))
+        sigma = jnp.where(jax.random.bernoulli(pick, pi, shape), wide, narrow)
         return sigma * jax.random.normal(noise, shape, dtype)
 
 
 @jax.custom_jvp
-def _log_mixture(w: jax.Array, pi: jax.Array, s1: jax.Array, s2: jax.Array, ratios: Any) -> Any:
+def _log_mixture(w: jax.Array, pi: jax.Array, s1: jax.Array, s2: jax.Array, ratios: PyTree) -> Any:
     first = jnp.log(pi) - jnp.log(s1) - 0.5 * jnp.square(w / s1)
     second = jnp.log1p(-pi) - jnp.log(s2) - 0.5 * jnp.square(w / s2)
     return jnp.logaddexp(first, second) - 0.5 * LOG_2PI
 
 
 @_log_mixture.defjvp
-def _(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+def _(primals: PyTree, tangents: PyTree) -> tuple[jax.Array, jax.Array]:
     """The derivative with one exponential: −w (1/σ₁² + q/σ₂²) / (1 + q), q the odds of the second.
 
     It is most of what a variational step computes for this prior, without the logarithm. Both
@@ -150,14 +150,14 @@ class Laplace(Prior):
 
     scale: Any
 
-    def __init__(self, scale: Any = 1.0):
+    def __init__(self, scale: ArrayLike = 1.0):
         self.scale = positive("scale", scale)
 
     def log_prob(self, w: jax.Array) -> jax.Array:
         scale = jnp.asarray(self.scale, w.dtype)
         return -jnp.abs(w) / scale - jnp.log(2 * scale)
 
-    def sample(self, key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+    def sample(self, key: jax.Array, shape: tuple[int, ...], dtype: DTypeLike) -> jax.Array:
         return jnp.asarray(self.scale, dtype) * jax.random.laplace(key, shape, dtype)
 
     def kl_from_gaussian(self, mu: jax.Array, sigma: jax.Array) -> jax.Array:
@@ -165,3 +165,57 @@ class Laplace(Prior):
         z = mu / (sigma * np.sqrt(2))
         mean_abs = sigma * np.sqrt(2 / np.pi) * jnp.exp(-jnp.square(z)) + mu * erf(z)
         return jnp.log(2 * scale) + mean_abs / scale - 0.5 * (1 + LOG_2PI) - jnp.log(sigma)
+
+
+class FromDistribution(Prior):
+    """Any distribution of numpyro over the real line, the same for every entry."""
+
+    distribution: dist.Distribution
+
+    def __init__(self, distribution: dist.Distribution):
+        if distribution.event_shape != () or distribution.batch_shape != ():
+            raise ValueError(
+                "prior must be a distribution of one number (empty batch and event shape), got "
+                f"batch {distribution.batch_shape} and event {distribution.event_shape}; "
+                "use px.priors.ByPart or px.priors.PerWeight for different weights"
+            )
+        if distribution.support is not dist.constraints.real:
+            raise ValueError(
+                "prior must have the whole real line as its support, got "
+                f"{type(distribution).__name__} on {distribution.support}"
+            )
+        self.distribution = distribution
+
+    def log_prob(self, w: jax.Array) -> jax.Array:
+        return self.distribution.log_prob(w)
+
+    def sample(self, key: jax.Array, shape: tuple[int, ...], dtype: DTypeLike) -> jax.Array:
+        return self.distribution.sample(key, shape).astype(dtype)
+
+    def kl_from_gaussian(self, mu: jax.Array, sigma: jax.Array) -> jax.Array | None:
+        try:
+            return dist.kl_divergence(dist.Normal(mu, sigma), self.distribution)
+        except NotImplementedError:
+            return None
+
+
+def as_prior(prior: Any) -> Prior:
+    """Accept a prior of this module or a numpyro distribution.
+
+    numpyro's ``Normal`` becomes ``px.priors.Gaussian``, for which much has a closed form.
+
+    Example:
+        >>> import numpyro.distributions as dist
+        >>> import posterax as px
+        >>> px.priors.as_prior(dist.Cauchy(0.0, 1.0))
+        FromDistribution(...)
+    """
+    if isinstance(prior, Prior):
+        return prior
+    if isinstance(prior, dist.Distribution):
+        made = FromDistribution(prior)
+        return Gaussian(prior.scale, prior.loc) if type(prior) is dist.Normal else made
+    raise TypeError(
+        "prior must be one of px.priors or a numpyro distribution, got "
+        f"{type(prior).__name__}; for instance px.priors.Gaussian(1.0)"
+    )

@@ -16,10 +16,10 @@ import numpy as np
 from .._util.tree import named_leaves
 from ..model import Model, Parameters
 from ..networks import MLP, Network, as_network
-from ..networks.base import module_of
+from ..networks.base import module_of, with_params
 from ..networks.config import activation_function
 from ..networks.parts import FrozenNetwork
-from ..networks.sparse import Masks, SparseNetwork, with_params
+from ..networks.sparse import Masks, SparseNetwork
 from ..posteriors import LaplaceGaussian, Posterior, Record
 from ..priors import ByPart, Flat, Hierarchical, PerWeight, Prior, is_prior
 from .families import removed, whole_sizes

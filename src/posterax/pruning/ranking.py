@@ -27,7 +27,7 @@ class Ranking:
         >>> from posterax.pruning.ranking import Ranking
         >>> network = px.networks.MLP(1, 1, (2,), key=0)
         >>> model = px.Model(network, likelihood=px.likelihoods.Gaussian(0.1))
-        >>> prior = px.before_data(model, np.ones((1, 1)))
+        >>> prior = px.prior_posterior(model, np.ones((1, 1)))
         >>> scores = {"layers.0.weight": np.array([[2.0], [1.0]]), "layers.0.bias": np.zeros(2)}
         >>> Ranking(prior, scores, "global").masks(0.75)
         {'layers.0.weight': array([[ True], [False]]), 'layers.0.bias': array([False, False])}

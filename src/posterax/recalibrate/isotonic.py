@@ -47,7 +47,7 @@ class Isotonic(Recalibration):
         ...     px.networks.MLP(1, 1, (4,), key=0),
         ...     px.priors.Gaussian(0.01), px.likelihoods.Gaussian(0.1),
         ... )
-        >>> predictive = px.before_data(model, x).predict(x, samples=20, key=0)  # N(0, 0.1²)
+        >>> predictive = px.prior_posterior(model, x).predict(x, samples=20, key=0)  # N(0, 0.1²)
         >>> y = 0.2 * np.random.default_rng(0).normal(size=(2, 400))  # twice as wide
         >>> isotonic = px.recalibrate.Isotonic.fit(predictive, y[0])
         >>> low, high = isotonic(predictive).interval(0.9)

@@ -27,7 +27,7 @@ class RecalibratedPredictive:
         ...     px.networks.MLP(1, 1, (4,), key=0),
         ...     px.priors.Gaussian(0.01), px.likelihoods.Gaussian(0.1),
         ... )
-        >>> predictive = px.before_data(model, x).predict(x, samples=20, key=0)
+        >>> predictive = px.prior_posterior(model, x).predict(x, samples=20, key=0)
         >>> y = 0.1 * np.random.default_rng(0).normal(size=400)
         >>> recalibrated = px.recalibrate.Isotonic.fit(predictive, y)(predictive)
         >>> recalibrated.quantile([0.1, 0.9]).shape

@@ -40,7 +40,7 @@ class Spread(Recalibration):
         ...     px.networks.MLP(1, 1, (4,), key=0),
         ...     px.priors.Gaussian(0.01), px.likelihoods.Gaussian(0.1),
         ... )
-        >>> predictive = px.before_data(model, x).predict(x, samples=20, key=0)  # N(0, 0.1²)
+        >>> predictive = px.prior_posterior(model, x).predict(x, samples=20, key=0)  # N(0, 0.1²)
         >>> y = 0.2 * np.random.default_rng(0).normal(size=400)  # twice as wide
         >>> spread = px.recalibrate.Spread.fit(predictive, y)
         >>> bool(1.7 < spread.value < 2.1)

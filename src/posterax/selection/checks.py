@@ -89,12 +89,12 @@ def predictive_check(
 
         p = P(T(y_rep) ≥ T(y)),    y_rep ~ p(y | x, w),  w ~ p(w | D)
 
-    With ``px.before_data(model, x)`` in place of a posterior it checks the prior. Choose
+    With ``px.prior_posterior(model, x)`` in place of a posterior it checks the prior. Choose
     statistics that the model was not fitted to (not the mean of a Gaussian likelihood): p-values of
     a posterior crowd around ½, since the data were used twice.
 
     Args:
-        posterior: of any method, or ``px.before_data(model, x)``.
+        posterior: of any method, or ``px.prior_posterior(model, x)``.
         data: ``(x, y)``.
         statistic: ``"mean"``, ``"std"``, ``"min"``, ``"max"``, ``"median"``, ``"zeros"`` (the share
             of them) or, for classes, ``"frequencies"``; or a function of y, or of y and x, that

@@ -1,14 +1,16 @@
 """What both estimators share: from a table to a posterior, and back to the table's units."""
 
 import dataclasses
+import functools
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
@@ -23,18 +25,63 @@ from ..infer.ensembles.ensemble import DeepEnsemble
 from ..infer.variational.bayes_by_backprop import BayesByBackprop
 from ..likelihoods import Likelihood
 from ..model import Model
-from ..posteriors import GaussianMixture, MeanFieldGaussian, Posterior
+from ..posteriors import GaussianMixture, MeanFieldGaussian, Posterior, prior_posterior
 from ..predictive import Predictive
+from ..priors import Prior
 from . import settings
-from .columns import Columns, as_frame
-from .standardise import Rows, Standardiser, distinct, padded, standardiser, text_column
+from .columns import Columns
+from .standardise import Given, Rows, Standardiser, distinct, padded, standardiser, text_column
 
 LEAST_ROWS = 128  # of a prediction: every smaller one is padded to it, so all round alike
 
 
-class BayesianEstimator(BaseEstimator):
+def _all_or_nothing(learn: Callable[..., None]) -> Callable[..., None]:
+    """A fit that fails leaves the estimator as it was."""
+
+    @functools.wraps(learn)
+    def attempt(self: "BayesianEstimator", *args: Any) -> None:
+        before = dict(vars(self))
+        try:
+            learn(self, *args)
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    return attempt
+
+
+@dataclass(eq=False, repr=False)
+class Arguments:
+    """What both estimators are made with; scikit-learn reads them where they are stored."""
+
+    method: str | Method = "bayes_by_backprop"
+    _: KW_ONLY
+    hidden_layer_sizes: int | Sequence[int] | None = None
+    activation: str = "relu"
+    prior: Prior | None = None
+    members: int = 6
+    temperature: float | tuple[float, float] = 1.0
+    epochs: float | None = None
+    steps: int | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    early_stopping: bool = False
+    validation_fraction: float = 0.1
+    n_iter_no_change: int = 10
+    samples: int = 100
+    random_state: int | np.random.RandomState | None = None
+    verbose: bool | None = None
+    warm_start: bool = False
+    columns: str | None = None
+
+
+class BayesianEstimator(Arguments, BaseEstimator):
     """Fitting, sequential updating, prediction and files; subclasses know the targets."""
 
+    classes_: np.ndarray  # of a classifier
+    y_scaling_: Standardiser  # of a regressor
+    spread_: np.ndarray  # of a regressor: its deviations are so many times the posterior's own
     columns_: Columns  # with columns="auto": what became of each
     card_: dict[str, Any]  # of an estimator in a file: where it comes from
     posterior_: Posterior
@@ -43,13 +90,12 @@ class BayesianEstimator(BaseEstimator):
 
     # -- what a subclass gives
 
-    def _check_targets(self, y: Any, *, first: bool, classes: Any = None) -> np.ndarray:
+    def _check_targets(self, given: Given, *, first: bool) -> np.ndarray:
         """Targets as numbers, in the user's units or as labels 0 … K−1."""
         raise NotImplementedError
 
     def _learn_targets(self, rows: Rows) -> None:
-        """Take what standardises targets from the first data."""
-        raise NotImplementedError
+        """Take what standardises targets from the first data, where anything does."""
 
     def _inner_targets(self, y: np.ndarray) -> np.ndarray:
         """Targets as the model has them."""
@@ -66,54 +112,49 @@ class BayesianEstimator(BaseEstimator):
         """Weights by target, for classes."""
         return 1.0
 
+    def _learns(self) -> bool:
+        """Whether there is anything to learn; of one class there is not."""
+        return True
+
     # -- learning
 
-    @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        """A fit that fails leaves the estimator as it was."""
-        before = dict(vars(self))
-        try:
-            yield
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
-
-    def _learn(self, X: Any, y: Any, sample_weight: Any) -> None:
-        with self._all_or_nothing():
-            self._learn_anew(X, y, sample_weight)
-
-    def _learn_anew(self, X: Any, y: Any, sample_weight: Any) -> None:
+    @_all_or_nothing
+    def _learn(self, given: Given) -> None:
         previous = getattr(self, "posterior_", None) if self.warm_start else None
         classes: Any = getattr(self, "classes_", ())
-        rows = self._rows(X, y, sample_weight, first=True)
+        rows, model = self._begin(given)
         if previous is not None and not np.array_equal(classes, getattr(self, "classes_", ())):
             raise ValueError(
                 f"warm_start=True continues with the classes {classes.tolist()}, but y has "
                 f"{self.classes_.tolist()}: set warm_start=False"
             )
-        self._scale(rows)
-        self._seed()
-        model, method = self._model(len(rows.x)), self._method()
-        if previous is not None and _sizes(previous.model) != _sizes(model):
-            before, now = _sizes(previous.model), _sizes(model)
+        before, now = (_sizes(m) for m in (previous.model if previous else model, model))
+        if before != now:
             raise ValueError(
                 f"warm_start=True continues a network with {before[0]} columns, hidden layers "
                 f"{before[1:-1]} and {before[-1]} outputs, but this one needs {now[0]}, "
                 f"{now[1:-1]} and {now[-1]}: set warm_start=False"
             )
-        self._first_fit(model, rows, method, previous)
+        self._first_fit(model, rows, self._method(), previous)
+
+    def _begin(self, given: Given) -> tuple[Rows, Model]:
+        """The rows of a first fit, the scaling and the seeds, and the model."""
+        rows = self._rows(given, first=True)
+        self.x_scaling_ = standardiser(rows.x, rows.weight)
+        self._learn_targets(rows)
+        random = check_random_state(self.random_state)
+        self._network_seed, self._fit_seed, self._predict_seed = (
+            int(s) for s in random.randint(2**31 - 1, size=3)
+        )
+        return rows, self._model(len(rows.x))
 
     def _first_fit(self, model: Model, rows: Rows, method: Method, start: Posterior | None) -> None:
         rows, watch = self._watched(rows)
         self.posterior_ = self._fit(model, rows, method, start, self._fit_seed, watch)
         self.updates_ = 0
 
-    def _update(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> None:
-        with self._all_or_nothing():
-            self._learn_more(X, y, sample_weight, classes)
-
-    def _learn_more(self, X: Any, y: Any, sample_weight: Any, classes: Any) -> None:
+    @_all_or_nothing
+    def _update(self, given: Given) -> None:
         """The posterior so far is the prior of the new data, member by member."""
         method, before = self._method(), getattr(self, "posterior_", None)
         known = isinstance(before, MeanFieldGaussian | GaussianMixture)
@@ -124,12 +165,9 @@ class BayesianEstimator(BaseEstimator):
                 f"{type(method if before is None else before).__name__}"
             )
         if before is None:
-            rows = self._rows(X, y, sample_weight, first=True, classes=classes)
-            self._scale(rows)
-            self._seed()
-            self._first_fit(self._model(len(rows.x)), rows, method, None)
-            return
-        rows = self._rows(X, y, sample_weight, first=False, classes=classes)
+            rows, model = self._begin(given)
+            return self._first_fit(model, rows, method, None)
+        rows = self._rows(given, first=False)
         self.updates_ += 1
         parts: list[Any] = [before]
         if isinstance(before, GaussianMixture):
@@ -138,43 +176,38 @@ class BayesianEstimator(BaseEstimator):
         if members != len(parts):
             raise ValueError(
                 f"members={members}, but the posterior so far has {len(parts)}: partial_fit goes "
-                "on with as many as there are; call fit to begin anew"
+                "on with as many as there are; call fit to start again"
             )
         rows, watch = self._watched(rows)
-        learned = []
+        learned: list[Any] = []
         for number, part in enumerate(parts):
             model = Model(before.model.network, part.as_prior(), before.model.likelihood)
             seed = self._fit_seed + 1000 * self.updates_ + number
             learned.append(self._fit(model, rows, _member(method, number), part, seed, watch))
             if learned[-1].record.interrupted:
                 raise KeyboardInterrupt("partial_fit stopped: the posterior is the one before it")
-        if not isinstance(before, GaussianMixture):
-            self.posterior_ = learned[0]
-            return
-        mu, rho, state = (
-            jax.tree.map(lambda *a: jax.numpy.stack(a), *(getattr(p, name) for p in learned))
-            for name in ("mu", "rho", "state")
-        )
-        self.posterior_ = GaussianMixture(
-            before.model, state, before.targets, mu=mu, rho=rho, record=learned[-1].record
-        )
+        self.posterior_ = learned[0]
+        if isinstance(before, GaussianMixture):
+            parts = [(p.mu, p.rho, p.state) for p in learned]
+            mu, rho, state = jax.tree.map(lambda *a: jax.numpy.stack(a), *parts)
+            own: dict[str, Any] = {"mu": mu, "rho": rho, "record": learned[-1].record}
+            self.posterior_ = GaussianMixture(before.model, state, before.targets, **own)
 
-    def _rows(self, X: Any, y: Any, sample_weight: Any, *, first: bool, classes: Any = None) -> Any:
-        if y is None:
-            raise ValueError(f"requires y to be passed, but the target y is None: {_name(self)}")
-        X = self._check_inputs(X, reset=first)
-        y = self._check_targets(y, first=first, classes=classes)
+    def _rows(self, given: Given, *, first: bool) -> Rows:
+        if given.y is None:
+            name = type(self).__name__
+            raise ValueError(f"requires y to be passed, but the target y is None: {name}")
+        X, y = self._check_inputs(given.X, reset=first), self._check_targets(given, first=first)
         if len(y) != len(X):
             raise ValueError(
                 f"X and y must have the same number of rows, got inconsistent {len(X)} and {len(y)}"
             )
-        given = None if sample_weight is None else np.asarray(sample_weight)
-        if given is not None and given.size and not np.any(given):
+        if given.weight is not None and np.size(given.weight) and not np.any(given.weight):
             raise _no_weight()
         weight = _check_sample_weight(
-            sample_weight, X, dtype=np.float64, ensure_non_negative=True, copy=True
+            given.weight, X, dtype=np.float64, ensure_non_negative=True, copy=True
         )
-        if sample_weight is not None and 0 < weight.sum() < 0.1 * np.count_nonzero(weight):
+        if given.weight is not None and 0 < weight.sum() < 0.1 * np.count_nonzero(weight):
             warnings.warn(
                 f"sample_weight sums to {weight.sum():.3g}, so the {len(weight)} rows count as so "
                 "many: scale the weights until their sum is the number of rows",
@@ -185,7 +218,7 @@ class BayesianEstimator(BaseEstimator):
             raise _no_weight()
         return distinct(X, y, weight)
 
-    def _check_inputs(self, X: Any, *, reset: bool) -> np.ndarray:
+    def _check_inputs(self, X: ArrayLike, *, reset: bool) -> np.ndarray:
         if self.columns is not None:
             return self._encoded(X, reset=reset)
         try:
@@ -199,29 +232,18 @@ class BayesianEstimator(BaseEstimator):
                 "sklearn.preprocessing.OneHotEncoder, or set columns='auto'"
             ) from None
 
-    def _encoded(self, X: Any, *, reset: bool) -> np.ndarray:
+    def _encoded(self, X: ArrayLike, *, reset: bool) -> np.ndarray:
         """The matrix of a table with text, gaps and dates."""
         if self.columns != "auto":
             raise ValueError(f"columns must be None or 'auto', got {self.columns!r}")
         if reset:
-            frame = as_frame(X)
-            self.columns_ = Columns.learn(frame)
+            self.columns_ = Columns.learn(X)
             self.feature_names_in_ = np.array(self.columns_.names, dtype=object)
             self.n_features_in_ = len(self.columns_.names)
         encoded = self.columns_.transform(X)
         if not len(encoded):
             raise ValueError("X has no rows")
         return encoded
-
-    def _scale(self, rows: Rows) -> None:
-        self.x_scaling_ = standardiser(rows.x, rows.weight)
-        self._learn_targets(rows)
-
-    def _seed(self) -> None:
-        random = check_random_state(self.random_state)
-        self._network_seed, self._fit_seed, self._predict_seed = (
-            int(s) for s in random.randint(2**31 - 1, size=3)
-        )
 
     def _method(self) -> Method:
         return settings.make_method(self.method, self.learning_rate, self.members, self.temperature)
@@ -250,24 +272,17 @@ class BayesianEstimator(BaseEstimator):
         share: float = 1.0,
     ) -> Posterior:
         """One call of ``px.fit``, for a share of the steps."""
+        if not self._learns():
+            return prior_posterior(model, self._prepared(rows)[0])
         n = len(rows.x)
         size = self._batch_size(method, n)
         budget = settings.make_budget(method, n, self.epochs, self.steps, size, share)
         if budget.batch_size in (None, n) and n <= settings.FULL_BATCH:
             rows = padded(rows)
             budget = budget._replace(batch_size=None if method.needs.all_data else len(rows.x))
-        return fit(
-            model,
-            self._prepared(rows),
-            method,
-            epochs=budget.epochs,
-            steps=budget.steps,
-            batch_size=budget.batch_size,
-            key=seed,
-            init=start,
-            validation=watch,
-            progress=self.verbose,
-        )
+        options: dict[str, Any] = {"validation": watch, "progress": self.verbose}
+        options |= budget._asdict()
+        return fit(model, self._prepared(rows), method, key=seed, init=start, **options)
 
     def _prepared(self, rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         dtype = np.float64 if jax.config.read("jax_enable_x64") else np.float32
@@ -308,15 +323,15 @@ class BayesianEstimator(BaseEstimator):
         if rows.y.dtype.kind in "iu":  # classes in proportion, where that is possible
             counts = np.unique(rows.y, return_counts=True)[1]
             labels = rows.y if min(counts) > 1 and len(counts) <= min(size, n - size) else None
-        kept, held = train_test_split(
+        learned, held = train_test_split(
             np.arange(n), test_size=size, random_state=self._fit_seed, stratify=labels
         )
-        return tuple(Rows(*(a[index] for a in rows)) for index in (kept, held))  # type: ignore
+        return tuple(Rows(*(a[index] for a in rows)) for index in (learned, held))  # type: ignore
 
     # -- answering
 
-    def predictive(self, X: Any, *, samples: int | None = None) -> Predictive:
-        """The whole predictive distribution, in the units of ``y``.
+    def predictive(self, X: ArrayLike, *, samples: int | None = None) -> Predictive:
+        """The predictive distribution, in the units of ``y``.
 
         Args:
             X: rows to predict.
@@ -339,14 +354,14 @@ class BayesianEstimator(BaseEstimator):
             least_rows=LEAST_ROWS,
         )
 
-    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    def predict_interval(self, X: ArrayLike, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """The central interval with this mass, as (low, high).
 
         Of y in regression; of the class probabilities, over the posterior, in classification.
         """
         return self.predictive(X).interval(level)
 
-    def _reseeded(self, X: Any, n_samples: int, random_state: Any) -> Predictive:
+    def _reseeded(self, X: ArrayLike, n_samples: int, random_state: Any) -> Predictive:
         """The predictive with other random draws than ``predict`` uses."""
         check_is_fitted(self, "posterior_")
         whole_number("n_samples", n_samples)
@@ -387,7 +402,3 @@ def _no_weight() -> ValueError:
 def _sizes(model: Model) -> tuple[int, ...]:
     layers = model.network.params.layers
     return (layers[0].weight.shape[1], *(layer.weight.shape[0] for layer in layers))
-
-
-def _name(estimator: BaseEstimator) -> str:
-    return type(estimator).__name__

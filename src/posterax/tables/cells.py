@@ -16,7 +16,7 @@ _CELL = re.compile(
     rf"(?P<after>\s*(?:%|{_MONEY})|\s+[A-Za-zµ°]{{1,5}}[²³]?)?"
 )
 # (decimal mark, mark of thousands), what is said of it, and how such a number looks
-_FORMS: list[tuple[str, str, str, re.Pattern[str]]] = [
+FORMS: list[tuple[str, str, str, re.Pattern[str]]] = [
     (".", "", "", re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")),
     (".", ",", "commas as marks of thousands", re.compile(r"([1-9]\d{0,2}(,\d{3})+|\d+)(\.\d+)?")),
     (",", "", "decimal commas", re.compile(r"\d+(,\d+)?([eE][+-]?\d+)?")),
@@ -40,24 +40,21 @@ _LIKE_A_DATE = re.compile(
 )
 
 
-class Numbers(NamedTuple):
-    """A column of text as numbers."""
+class Read(NamedTuple):
+    """A column of text as numbers or dates."""
 
     values: pd.Series
-    form: dict[str, str]  # decimal mark, mark of thousands, unit
+    form: Any  # of numbers: decimal mark, mark of thousands, unit; of dates: their format
     said: str
-    odd: int  # cells that hold no number and count as missing
-    example: str  # one of them
+    odd: list[str]  # cells that hold none and count as missing
 
-
-class Dates(NamedTuple):
-    """A column of text as dates."""
-
-    values: pd.Series
-    format: str
-    said: str
-    odd: int
-    example: str
+    def words(self, what: str) -> list[str]:
+        """What is said of the column: how it was read, and how many cells hold no such thing."""
+        words, count = [self.said] if self.said else [], len(self.odd)
+        if count:
+            cells, s = (f"{count} cells hold", "") if count > 1 else ("a cell holds", "s")
+            words.append(f"{cells} no {what} ({self.odd[0][:40]!r}) and count{s} as missing")
+        return words
 
 
 def texts(column: pd.Series) -> pd.Series:
@@ -80,14 +77,14 @@ def texts(column: pd.Series) -> pd.Series:
     return column.map(text, na_action="ignore").where(known, np.nan)
 
 
-def as_numbers(column: pd.Series) -> Numbers | None:
+def as_numbers(column: pd.Series) -> Read | None:
     """Numbers in text, where the cells agree on how they are written; otherwise ``None``.
 
     Example:
         >>> import pandas as pd
         >>> from posterax.tables.cells import as_numbers
-        >>> found = as_numbers(pd.Series(["€ 1,200", "€ 850.50", None]))
-        >>> found.values.tolist(), found.said
+        >>> read = as_numbers(pd.Series(["€ 1,200", "€ 850.50", None]))
+        >>> read.values.tolist(), read.said
         ([1200.0, 850.5, nan], 'in €, commas as marks of thousands')
         >>> as_numbers(pd.Series(["5 kg", "7 lb"]))
     """
@@ -98,26 +95,24 @@ def as_numbers(column: pd.Series) -> Numbers | None:
     marks = {part[1] for part in parts if part is not None}
     if len(marks) != 1:
         return None
-    best = max(
-        (sum(p is not None and bool(form[3].fullmatch(p[2])) for p in parts), -i)
-        for i, form in enumerate(_FORMS)
-    )
-    decimal, thousands, said, _ = _FORMS[-best[1]]
-    if best[0] < AGREE * len(cells):
+    digits = [part[2] for part in parts if part is not None]
+    fitting = [sum(map(bool, map(form[3].fullmatch, digits))) for form in FORMS]
+    if max(fitting) < AGREE * len(cells):
         return None
+    decimal, thousands, said, _ = FORMS[fitting.index(max(fitting))]
     (mark,) = marks
-    pointed = [part[2] for part in parts if part is not None and "." in part[2]]
+    pointed = [number for number in digits if "." in number]
     if pointed and decimal + thousands == "." and all(map(_THOUSANDS.fullmatch, pointed)):
         said = f"{pointed[0]} read as a decimal; may be thousands"
         if re.fullmatch(_MONEY, mark):  # which has two decimals, or none
             decimal, thousands = ",", "."
-    if decimal + thousands == ",." and not any("," in part[2] for part in parts if part):
+    if decimal + thousands == ",." and not any("," in number for number in digits):
         said = "points as marks of thousands"
     form = {"decimal": decimal, "thousands": thousands, "unit": mark}
     values = numbers(column, form)
-    odd = cells[values[cells.index].isna()]
+    odd = cells[values[cells.index].isna()].tolist()
     words = ", ".join(word for word in (f"in {mark}" if mark else "", said) if word)
-    return Numbers(values, form, words, len(odd), str(odd.iloc[0])[:40] if len(odd) else "")
+    return Read(values, form, words, odd)
 
 
 def numbers(column: pd.Series, form: dict[str, str] | None) -> pd.Series:
@@ -128,8 +123,8 @@ def numbers(column: pd.Series, form: dict[str, str] | None) -> pd.Series:
         return column.astype(np.float64)
     form = form or {"decimal": ".", "thousands": "", "unit": ""}
     decimal, thousands = form["decimal"], form["thousands"]
-    pattern = next(f[3] for f in _FORMS if f[:2] == (decimal, thousands))
-    plain = _FORMS[0][3]
+    pattern = next(f[3] for f in FORMS if f[:2] == (decimal, thousands))
+    plain = FORMS[0][3]
 
     def number(cell: Any) -> float:
         if isinstance(cell, float):  # missing
@@ -149,24 +144,24 @@ def numbers(column: pd.Series, form: dict[str, str] | None) -> pd.Series:
 
 def _parts(cell: str) -> tuple[float, str, str] | None:
     """Sign, unit and digits of a cell."""
-    found = _CELL.fullmatch(cell)
-    if found is None or (found["sign"] and found["minus"]):
+    match = _CELL.fullmatch(cell)
+    if match is None or (match["sign"] and match["minus"]):
         return None
-    before, after = found["before"] or "", (found["after"] or "").strip()
+    before, after = match["before"] or "", (match["after"] or "").strip()
     if before and after:
         return None
-    negative = (found["sign"] or found["minus"]) in ("-", "−")
-    digits = re.sub("[\u00a0\u202f\u2009]", " ", found["number"]).replace("’", "'").strip()
+    negative = (match["sign"] or match["minus"]) in ("-", "−")
+    digits = re.sub("[\u00a0\u202f\u2009]", " ", match["number"]).replace("’", "'").strip()
     return (-1.0 if negative else 1.0), before or after, digits
 
 
-def as_dates(column: pd.Series) -> Dates | None:
+def as_dates(column: pd.Series) -> Read | None:
     """Dates in text, where the cells agree on how they are written; otherwise ``None``.
 
     Example:
         >>> import pandas as pd
         >>> from posterax.tables.cells import as_dates
-        >>> as_dates(pd.Series(["31.12.2024", "01.02.2025"])).format
+        >>> as_dates(pd.Series(["31.12.2024", "01.02.2025"])).form
         '%d.%m.%Y'
     """
     cells = texts(column).dropna()
@@ -179,8 +174,8 @@ def as_dates(column: pd.Series) -> Dates | None:
     forms = ["ISO8601", *(form for form in DATES[1:] if any(_fits(cell, form) for cell in few))]
     read = {form: int(dates(look, form).notna().sum()) for form in forms}
     best = max(forms, key=lambda form: read[form])  # the first of the best
-    whole = dates(column, best)
-    odd = cells[whole[cells.index].isna()]
+    values = dates(column, best)
+    odd = cells[values[cells.index].isna()].tolist()
     if len(odd) > (1 - AGREE) * len(cells):
         return None
     said = "" if best == "ISO8601" else f"as {best}"
@@ -188,13 +183,13 @@ def as_dates(column: pd.Series) -> Dates | None:
     if other != best:
         there = dates(column, other)[cells.index].notna().sum()
         if there > len(cells) - len(odd):
-            best, whole, odd, said = other, dates(column, other), odd.iloc[:0], f"as {other}"
+            best, values, odd, said = other, dates(column, other), [], f"as {other}"
         elif there == len(cells) - len(odd):
             order = "month/day" if "/" in best else "day-month"
             said = f"as {order}; {other} would fit too"
     if best == "ISO8601" and look.map(lambda cell: bool(_ZONE.fullmatch(cell))).any():
         said = "times in UTC"
-    return Dates(whole, best, said, len(odd), str(odd.iloc[0])[:40] if len(odd) else "")
+    return Read(values, best, said, odd)
 
 
 def _fits(cell: str, form: str) -> bool:

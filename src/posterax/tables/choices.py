@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from .cells import DATES
+from .cells import DATES, FORMS
 
 MISSING, RARE = "(missing)", "(rare)"
 CYCLES = {"month": 12, "weekday": 7, "hour": 24}
@@ -65,7 +65,7 @@ class Column:
 
 def _rules(c: Column) -> list[tuple[str, bool]]:
     """What must hold of each value, in an order in which each may rely on those before it."""
-    found: list[tuple[str, bool]] = [
+    rules: list[tuple[str, bool]] = [
         ("name", isinstance(c.name, str)),
         ("kind", isinstance(c.kind, str) and c.kind in KINDS),
         ("done", isinstance(c.done, str)),
@@ -79,38 +79,28 @@ def _rules(c: Column) -> list[tuple[str, bool]]:
         ("fill", _list_of(c.fill, float) and all(map(math.isfinite, c.fill))),
         ("form", c.form is None or _is_form(c.form)),
     ]
-    if all(right for _, right in found):
+    if all(right for _, right in rules):
         used = c.kind not in ("left out", "category")
-        found += [
+        rules += [
             ("parts", (c.kind == "date") == bool(c.parts) and len(set(c.parts)) == len(c.parts)),
             ("format", (c.kind == "date") == bool(c.format)),
             ("fill", len(c.fill) == (len(c.cell_names) if used else 0)),
             ("kept", (c.kind == "category") == bool(c.kept) and RARE not in c.kept),
             ("gaps", not (c.kind == "category" and c.gaps) or MISSING in c.kept),
         ]
-    return found
+    return rules
 
 
-def _count(value: Any) -> bool:
+def _count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
 
 
-def _list_of(value: Any, kind: type) -> bool:
+def _list_of(value: object, kind: type) -> bool:
     return isinstance(value, list) and all(isinstance(item, kind) for item in value)
 
 
-def _is_form(value: Any) -> bool:
+def _is_form(value: object) -> bool:
     if not isinstance(value, dict) or set(value) != {"decimal", "thousands", "unit"}:
         return False
-    if not isinstance(value["unit"], str):
-        return False
-    pair = (value["decimal"], value["thousands"])
-    return pair in [
-        (".", ""),
-        (".", ","),
-        (",", ""),
-        (",", "."),
-        (".", " "),
-        (",", " "),
-        (".", "'"),
-    ]
+    marks = (value["decimal"], value["thousands"])
+    return isinstance(value["unit"], str) and marks in [form[:2] for form in FORMS]

@@ -1,8 +1,10 @@
 """Classification on a table."""
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
@@ -10,16 +12,13 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .. import likelihoods
 from .._util.checks import whole_number
-from ..fitting.validation import Validation
-from ..infer.base import Method
 from ..likelihoods import Likelihood
-from ..model import Model
-from ..posteriors import Posterior, before_data
 from ..predictive import Predictive
 from .base import BayesianEstimator
-from .standardise import Rows
+from .standardise import Given
 
 
+@dataclass(eq=False, repr=False)
 class BayesianClassifier(ClassifierMixin, BayesianEstimator):
     r"""A Bayesian neural network for tables: class probabilities that know what they don't know.
 
@@ -28,29 +27,12 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
     (docs/tables.md).
 
     Args:
-        method: as in [`BayesianRegressor`][posterax.BayesianRegressor].
-        hidden_layer_sizes: widths of the hidden layers (default: by the number of rows).
-        activation: ``"relu"``, ``"tanh"``, ``"silu"``, …
         prior: a prior of ``px.priors`` over the weights; the default learns its widths for
             ``method="bayes_by_backprop"``, and is ``Gaussian(1.0)`` for others.
-        members: networks fitted side by side, for Bayes by Backprop and deep ensembles.
-        temperature: weight of the KL in Bayes by Backprop, a number or a pair (coldest, warmest)
-            between which the members are spread; 1 is the posterior, below 1 the data count
-            1 / temperature times.
+        temperature: weight of the KL in Bayes by Backprop, as in
+            [`BayesianRegressor`][posterax.BayesianRegressor]; so are all arguments that are not
+            listed here.
         class_weight: ``None``, ``"balanced"``, or a weight for each class, by label.
-        epochs: passes over the data (default: by the number of rows).
-        steps: steps of optimisation, or draws per chain, instead of epochs.
-        batch_size: rows per step (default: all of a small table).
-        learning_rate: step size of Adam (default 0.01).
-        early_stopping: hold rows out, and stop when their likelihood no longer improves.
-        validation_fraction: the share of rows to hold out.
-        n_iter_no_change: looks at the held-out rows without improvement before stopping.
-        samples: posterior draws per prediction.
-        random_state: a seed; the same seed and data give the same bits.
-        verbose: show a progress bar (default: where someone is watching).
-        warm_start: start the next ``fit`` from the last one's posterior.
-        columns: ``None`` for a table of numbers, or ``"auto"`` for one with text, gaps and dates,
-            which are encoded; ``columns_.summary()`` says how.
 
     Example:
         >>> from sklearn.datasets import load_iris
@@ -63,52 +45,13 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         True
     """
 
-    classes_: np.ndarray
+    _: KW_ONLY
+    class_weight: str | dict[Any, float] | None = None
+    temperature: float | tuple[float, float] = (0.02, 0.5)
 
-    def __init__(
-        self,
-        method: Any = "bayes_by_backprop",
-        *,
-        hidden_layer_sizes: Any = None,
-        activation: str = "relu",
-        prior: Any = None,
-        members: int = 6,
-        temperature: Any = (0.02, 0.5),
-        class_weight: Any = None,
-        epochs: float | None = None,
-        steps: int | None = None,
-        batch_size: int | None = None,
-        learning_rate: float | None = None,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 10,
-        samples: int = 100,
-        random_state: Any = None,
-        verbose: bool | None = None,
-        warm_start: bool = False,
-        columns: str | None = None,
-    ):
-        self.method = method
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.prior = prior
-        self.members = members
-        self.temperature = temperature
-        self.class_weight = class_weight
-        self.epochs = epochs
-        self.steps = steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.samples = samples
-        self.random_state = random_state
-        self.verbose = verbose
-        self.warm_start = warm_start
-        self.columns = columns
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "BayesianClassifier":
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> "BayesianClassifier":
         """Learn the posterior of the network's weights.
 
         Args:
@@ -116,11 +59,15 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
             y: (rows,) labels, numbers or text.
             sample_weight: how often each row counts: 2 is the row given twice.
         """
-        self._learn(X, y, sample_weight)
+        self._learn(Given(X, y, sample_weight))
         return self
 
     def partial_fit(
-        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> "BayesianClassifier":
         """Update with new rows: the posterior so far is their prior.
 
@@ -130,15 +77,15 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
             classes: all labels there will ever be; needed at the first call.
             sample_weight: how often each row counts.
         """
-        self._update(X, y, sample_weight, classes)
+        self._update(Given(X, y, sample_weight, classes))
         return self
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """The most probable class."""
         best = np.argmax(self.predict_proba(X), axis=1)
         return self.classes_[best]
 
-    def predict_proba(self, X: Any, return_std: bool = False) -> Any:
+    def predict_proba(self, X: ArrayLike, return_std: bool = False) -> Any:
         """Class probabilities, averaged over the posterior, in the order of ``classes_``.
 
         With ``return_std`` also their deviations over the posterior.
@@ -152,12 +99,12 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         mean /= mean.sum(axis=1, keepdims=True)  # float32 sums to 1 only nearly
         return (mean, predictive.std) if return_std else mean
 
-    def predict_log_proba(self, X: Any) -> np.ndarray:
+    def predict_log_proba(self, X: ArrayLike) -> np.ndarray:
         """Logarithms of ``predict_proba``."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
-    def predictive(self, X: Any, *, samples: int | None = None) -> Predictive:
+    def predictive(self, X: ArrayLike, *, samples: int | None = None) -> Predictive:
         check_is_fitted(self, "posterior_")
         if len(self.classes_) == 1:
             only = self.classes_.tolist()[0]
@@ -169,7 +116,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
 
     predictive.__doc__ = BayesianEstimator.predictive.__doc__
 
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
+    def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Draws of labels, (rows, n_samples).
 
         Args:
@@ -186,8 +133,8 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
 
     # -- targets
 
-    def _check_targets(self, y: Any, *, first: bool, classes: Any = None) -> np.ndarray:
-        y = column_or_1d(y, warn=True)
+    def _check_targets(self, given: Given, *, first: bool) -> np.ndarray:
+        y, classes = column_or_1d(given.y, warn=True), given.classes
         if y.dtype.kind == "f" and not np.all(np.isfinite(y)):
             raise ValueError("y must hold labels, but it contains NaN or infinity: drop those rows")
         if y.dtype == object:
@@ -228,9 +175,6 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
             )
         return by_class[y]
 
-    def _learn_targets(self, rows: Rows) -> None:
-        pass
-
     def _inner_targets(self, y: np.ndarray) -> np.ndarray:
         return y.astype(np.int32)
 
@@ -240,19 +184,8 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
     def _outputs(self) -> int:
         return max(2, len(self.classes_))
 
-    def _fit(
-        self,
-        model: Model,
-        rows: Rows,
-        method: Method,
-        start: Posterior | None,
-        seed: int,
-        watch: Validation | None = None,
-        share: float = 1.0,
-    ) -> Posterior:
-        if len(self.classes_) == 1:  # nothing to learn
-            return before_data(model, self._prepared(rows)[0])
-        return super()._fit(model, rows, method, start, seed, watch, share)
+    def _learns(self) -> bool:
+        return len(self.classes_) > 1
 
 
 def _check_objects(y: np.ndarray) -> None:

@@ -23,7 +23,7 @@ from .cells import dates, numbers, texts
 from .choices import MISSING, RARE, Column
 from .learned import date_parts, learned, truths
 
-MOST_KEPT = 200  # categories that a file may name in a column; a fit keeps far fewer
+MOST_CATEGORIES = 200  # that a file may name in a column; a fit has far fewer
 
 
 class Columns:
@@ -52,11 +52,11 @@ class Columns:
     def learn(cls, frame: Any) -> "Columns":
         """Look at a table and choose what becomes of each column."""
         frame = as_frame(frame)
-        found = cls([learned(name, frame[name]) for name in frame.columns])
-        if not found.used:
-            why = "; ".join(f"{c.name!r}: {c.done}" for c in found.columns[:4])
+        columns = cls([learned(name, frame[name]) for name in frame.columns])
+        if not columns.used:
+            why = "; ".join(f"{c.name!r}: {c.done}" for c in columns.columns[:4])
             raise ValueError(f"no column is left to learn from ({why})")
-        return found
+        return columns
 
     @property
     def names(self) -> list[str]:
@@ -117,16 +117,8 @@ class Columns:
 
     def summary(self) -> list[dict[str, Any]]:
         """One row a column: name, kind, what was done, missing cells, categories."""
-        return [
-            {
-                "name": column.name,
-                "kind": column.kind,
-                "done": column.done,
-                "missing": column.missing,
-                "categories": column.categories,
-            }
-            for column in self.columns
-        ]
+        shown = ("name", "kind", "done", "missing", "categories")
+        return [{name: getattr(column, name) for name in shown} for column in self.columns]
 
     def as_json(self) -> list[dict[str, Any]]:
         """Plain lists, numbers and text."""
@@ -137,13 +129,13 @@ class Columns:
         """The columns of a file; raises ValueError for what no ``as_json`` gives."""
         if not isinstance(nodes, list):
             raise ValueError("columns: not a list")
-        found = cls([Column.from_json(node) for node in nodes])
-        if not found.used or len(set(found.names)) != len(found.names):
+        columns = cls([Column.from_json(node) for node in nodes])
+        if not columns.used or len(set(columns.names)) != len(columns.names):
             raise ValueError("columns: none in use, or one twice")
-        most = max(found.used, key=lambda column: len(column.kept))
-        if len(most.kept) > MOST_KEPT:
+        most = max(columns.used, key=lambda column: len(column.kept))
+        if len(most.kept) > MOST_CATEGORIES:
             raise ValueError(f"columns: {len(most.kept):,} categories of {most.name[:40]!r}")
-        return found
+        return columns
 
     # -- inside
 
@@ -161,10 +153,11 @@ class Columns:
         return frame
 
     def _prepared(self, frame: pd.DataFrame) -> pd.DataFrame:
-        cells = {}
-        for i, column in enumerate(self.used):
-            for part, values in self._cells(column, frame).items():
-                cells[f"{i}.{part}"] = values
+        cells = {
+            f"{i}.{part}": values
+            for i, column in enumerate(self.used)
+            for part, values in self._cells(column, frame).items()
+        }
         return pd.DataFrame(cells, index=frame.index)
 
     def _cells(self, column: Column, frame: pd.DataFrame) -> dict[str, pd.Series]:
@@ -175,10 +168,10 @@ class Columns:
             return {"0": truths(values)}
         if column.kind == "date":
             return date_parts(dates(values, column.format), column.parts)
-        found = numbers(values, column.form)
-        if np.isinf(found).any():
+        read = numbers(values, column.form)
+        if np.isinf(read).any():
             raise ValueError(f"column {column.name!r} holds an infinite number")
-        return {"0": found}
+        return {"0": read}
 
 
 def as_frame(table: Any, names: Sequence[str] | None = None) -> pd.DataFrame:
@@ -219,19 +212,18 @@ class _Groups:
             for j, (part, fill) in enumerate(zip(column.cell_names, column.fill, strict=True)):
                 # a gap of a date is marked once for all its parts
                 group = self.marked if column.gaps and j == 0 else self.plain
-                group[f"{i}.{part}"] = fill
-                self.owners[f"{i}.{part}"] = column.name
-                whole = part in ("0", "time")
-                self.names[f"{i}.{part}"] = column.name if whole else f"{column.name}, {part}"
+                cell, plain = f"{i}.{part}", part in ("0", "time")
+                group[cell], self.owners[cell] = fill, column.name
+                self.names[cell] = column.name if plain else f"{column.name}, {part}"
 
     def names_out(self) -> list[str]:
         """What the matrix' columns are, in the order in which the transformers give them."""
-        found = [self.names[cell] for cell in (*self.plain, *self.marked)]
-        found += [f"{self.owners[cell]} is missing" for cell in self.marked]
+        names = [self.names[cell] for cell in (*self.plain, *self.marked)]
+        names += [f"{self.owners[cell]} is missing" for cell in self.marked]
         for column in self.texts.values():
             labels = [*column.kept, RARE] if column.rare else column.kept
-            found += [f"{column.name} = {label}" for label in labels]
-        return found
+            names += [f"{column.name} = {label}" for label in labels]
+        return names
 
     def transformer(self) -> ColumnTransformer:
         """Transformers fitted to a small table that shows each choice: the median of a column

@@ -1,4 +1,4 @@
-"""What becomes of a column of a table: told from its cells, at fit."""
+"""What becomes of a column of a table: chosen by its cells, at fit."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -33,12 +33,10 @@ def learned(name: str, values: pd.Series) -> Column:  # noqa: PLR0911
             return _number(name, known, "boolean", [], None)
         read = as_numbers(values)
         if read is not None:
-            said = [read.said] if read.said else []
-            return _number(name, read.values, "number", said + _odd(read, "number"), read.form)
-        when = as_dates(values)
-        if when is not None:
-            said = [when.said] if when.said else []
-            return _date(name, when.values, when.format, said + _odd(when, "date"))
+            return _number(name, read.values, "number", read.words("number"), read.form)
+        read = as_dates(values)
+        if read is not None:
+            return _date(name, read.values, read.form, read.words("date"))
         return _category(name, values, missing)
     if np.iscomplexobj(values):
         raise ValueError(f"column {name!r} holds complex numbers")
@@ -72,26 +70,18 @@ def _category(name: str, values: pd.Series, missing: int) -> Column:
         return Column(name, "left out", "constant", missing, categories=1)
     least = min(max(2, RARELY * rows), 20)
     often = counts[(counts >= least) & (counts.index != RARE)]  # a text like our own is rare
-    kept = sorted(map(str, often.index[:MOST_CATEGORIES]))
-    rare = len(counts) - len(kept)
-    if not kept and not missing:
+    frequent = sorted(map(str, often.index[:MOST_CATEGORIES]))
+    rare = len(counts) - len(frequent)
+    if not frequent and not missing:
         return Column(name, "left out", "every text is rare", missing, categories=len(counts))
-    said = [f"a column for each of {len(kept)} texts" if kept else "marked where missing"]
+    said = [f"a column for each of {len(frequent)} texts" if frequent else "marked where missing"]
     if rare:
         said.append(f"{rare:,} rare ones together")
     if missing:
         said.append("gaps a category")
-        kept.append(MISSING)
-    return Column(
-        name,
-        "category",
-        "; ".join(said),
-        missing,
-        categories=len(counts),
-        gaps=missing > 0,
-        kept=list(dict.fromkeys(kept)),
-        rare=rare,
-    )
+        frequent = list(dict.fromkeys([*frequent, MISSING]))
+    counted: dict[str, Any] = {"categories": len(counts), "gaps": missing > 0, "rare": rare}
+    return Column(name, "category", "; ".join(said), missing, kept=frequent, **counted)
 
 
 def _date(name: str, values: pd.Series, form: str, said: list[str]) -> Column:
@@ -112,30 +102,28 @@ def _date(name: str, values: pd.Series, form: str, said: list[str]) -> Column:
     fill = [float(cells.median()) for cells in date_parts(known, parts).values()]
     if missing:
         said.append("gaps filled with the median and marked")
-    done = "; ".join(said)
-    return Column(
-        name, "date", done, missing, gaps=missing > 0, fill=fill, format=form, parts=parts
-    )
+    how: dict[str, Any] = {"fill": fill, "format": form, "parts": parts}
+    return Column(name, "date", "; ".join(said), missing, gaps=missing > 0, **how)
 
 
 def date_parts(values: pd.Series, parts: Sequence[str]) -> dict[str, pd.Series]:
     """Days since 1970, and each cycle as a point on a circle: December lies next to January."""
-    found = {}
+    cells = {}
     # microseconds reach all years that a date can have; nanoseconds do not
     passed = (values.to_numpy("datetime64[us]") - np.datetime64(0, "us")) / np.timedelta64(1, "D")
     days = pd.Series(passed, index=values.index)
     for part in parts:
         if part == "time":
-            found[part] = days.astype(np.float64)
+            cells[part] = days.astype(np.float64)
             continue
-        place = {
+        position = {
             "month": values.dt.month - 1 + (values.dt.day - 1) / 31,
             "weekday": values.dt.day_of_week,
             "hour": values.dt.hour + values.dt.minute / 60,
         }[part]
-        angle = 2 * np.pi * place.astype(np.float64) / CYCLES[part]
-        found[f"{part} sine"], found[f"{part} cosine"] = np.sin(angle), np.cos(angle)
-    return found
+        angle = 2 * np.pi * position.astype(np.float64) / CYCLES[part]
+        cells[f"{part} sine"], cells[f"{part} cosine"] = np.sin(angle), np.cos(angle)
+    return cells
 
 
 def truths(values: pd.Series) -> pd.Series:
@@ -156,12 +144,5 @@ def _counts_rows(name: str, values: pd.Series) -> bool:
     if name.lower() not in ("id", "index", "row", "no", "nr", "column 1", "unnamed: 0"):
         return False
     steps = np.diff(values.to_numpy(dtype=np.float64))
-    whole = np.all((steps >= 1) & (steps == np.round(steps)))
-    return len(steps) > 0 and bool(whole) and float(steps.mean()) <= GAPS
-
-
-def _odd(read: Any, what: str) -> list[str]:
-    if not read.odd:
-        return []
-    cells = f"{read.odd} cells hold" if read.odd > 1 else "a cell holds"
-    return [f"{cells} no {what} ({read.example!r}) and count{'s' * (read.odd == 1)} as missing"]
+    counting = np.all((steps >= 1) & (steps == np.round(steps)))
+    return len(steps) > 0 and bool(counting) and float(steps.mean()) <= GAPS

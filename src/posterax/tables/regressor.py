@@ -1,8 +1,10 @@
 """Regression on a table."""
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, column_or_1d
 
@@ -12,11 +14,13 @@ from ..likelihoods import Likelihood
 from ..model import Model
 from ..posteriors import Posterior
 from ..predictive import Predictive
-from . import settings, spread
+from ..recalibrate.spread import measure
+from . import settings
 from .base import BayesianEstimator
-from .standardise import Rows, Standardiser, standardiser
+from .standardise import MEASURABLE_ROWS, Given, Rows, held_out, standardiser
 
 
+@dataclass(eq=False, repr=False)
 class BayesianRegressor(RegressorMixin, BayesianEstimator):
     r"""A Bayesian neural network for tables: predictions with honest intervals.
 
@@ -67,55 +71,14 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         True
     """
 
-    y_scaling_: Standardiser
-    spread_: np.ndarray  # deviations from the mean are so many times the posterior's own
+    _: KW_ONLY
+    noise: float | str | np.ndarray = "predicted"
+    calibrate: bool = True
+    temperature: float | tuple[float, float] = (0.1, 0.7)
 
-    def __init__(
-        self,
-        method: Any = "bayes_by_backprop",
-        *,
-        hidden_layer_sizes: Any = None,
-        activation: str = "relu",
-        prior: Any = None,
-        noise: Any = "predicted",
-        calibrate: bool = True,
-        members: int = 6,
-        temperature: Any = (0.1, 0.7),
-        epochs: float | None = None,
-        steps: int | None = None,
-        batch_size: int | None = None,
-        learning_rate: float | None = None,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 10,
-        samples: int = 100,
-        random_state: Any = None,
-        verbose: bool | None = None,
-        warm_start: bool = False,
-        columns: str | None = None,
-    ):
-        self.method = method
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.prior = prior
-        self.noise = noise
-        self.calibrate = calibrate
-        self.members = members
-        self.temperature = temperature
-        self.epochs = epochs
-        self.steps = steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.samples = samples
-        self.random_state = random_state
-        self.verbose = verbose
-        self.warm_start = warm_start
-        self.columns = columns
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "BayesianRegressor":
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> "BayesianRegressor":
         """Learn the posterior of the network's weights.
 
         Args:
@@ -123,23 +86,25 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             y: (rows,) or (rows, targets).
             sample_weight: how often each row counts: 2 is the row given twice.
         """
-        self._learn(X, y, sample_weight)
+        self._learn(Given(X, y, sample_weight))
         return self
 
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> "BayesianRegressor":
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> "BayesianRegressor":
         """Update with new rows: the posterior so far is their prior.
 
         The first call fits, and its rows fix the standardisation: give it a representative part.
         """
-        self._update(X, y, sample_weight)
+        self._update(Given(X, y, sample_weight))
         return self
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
+    def predict(self, X: ArrayLike, return_std: bool = False) -> Any:
         """The mean of the predictive distribution, and with ``return_std`` its deviation."""
         predictive = self.predictive(X)
         return (predictive.mean, predictive.std) if return_std else predictive.mean
 
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
+    def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Draws of y, (rows, n_samples) or (rows, targets, n_samples).
 
         Args:
@@ -171,35 +136,34 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         n = len(rows.x)
         calibrates = self._calibrates(method, n)
         if start is not None or not calibrates:
-            # a start that has seen all rows can tell nothing about rows not seen
-            kept = getattr(self, "spread_", None) if start is not None and calibrates else None
-            self.spread_ = np.ones(self._target_shape) if kept is None else kept
+            # a start fitted to all rows can tell nothing about rows it was not fitted to
+            before = getattr(self, "spread_", None) if start is not None and calibrates else None
+            self.spread_ = np.ones(self._target_shape) if before is None else before
             return super()._first_fit(model, rows, method, start)
         rows, watch = self._watched(rows)
-        held = spread.held_out(rows, self._fit_seed)
+        held = held_out(rows, self._fit_seed)
         weight = rows.weight.copy()
         weight[held] = 0  # not left out: the shapes, and so the compiled program, stay the same
         given = 1.0 if self.epochs is None and self.steps is None else sum(settings.PARTS)
         first, second = (part / given for part in settings.PARTS)
-        seen = rows._replace(weight=weight)
-        self.posterior_ = self._fit(model, seen, method, None, self._fit_seed, watch, first)
+        others, seed = rows._replace(weight=weight), self._fit_seed
+        self.posterior_ = self._fit(model, others, method, None, seed, watch, first)
         predictive = self._own_width(rows.x[held])
-        self.spread_ = spread.measure(predictive, rows.y[held], rows.weight[held])
-        self.updates_ = 0
-        before = self.posterior_.record
-        if not before.interrupted:
-            seed = self._fit_seed + 1
-            self.posterior_ = self._fit(model, rows, method, self.posterior_, seed, watch, second)
-            self.posterior_.record.follow(before)
+        self.spread_ = measure(predictive, rows.y[held], rows.weight[held])
+        self.updates_, record = 0, self.posterior_.record
+        if not record.interrupted:
+            args = (self.posterior_, seed + 1, watch, second)
+            self.posterior_ = self._fit(model, rows, method, *args)
+            self.posterior_.record.follow(record)
 
     def _calibrates(self, method: Method, n: int) -> bool:
         unknown, optimises = isinstance(self.noise, str), method.needs.counts == "epochs"
-        return self.calibrate and unknown and optimises and n >= spread.LEAST_ROWS
+        return self.calibrate and unknown and optimises and n >= MEASURABLE_ROWS
 
     # -- targets
 
-    def _check_targets(self, y: Any, *, first: bool, classes: Any = None) -> np.ndarray:
-        y = check_array(y, ensure_2d=False, dtype=None, input_name="y", ensure_min_samples=1)
+    def _check_targets(self, given: Given, *, first: bool) -> np.ndarray:
+        y = check_array(given.y, ensure_2d=False, dtype=None, input_name="y", ensure_min_samples=1)
         if y.dtype.kind not in "biuf":
             try:
                 y = y.astype(np.float64)

@@ -13,10 +13,12 @@ from ..errors import CheckpointError
 from ..files import named as _named
 from ..files import saved as files
 from ..files.bounds import check_count, check_outputs, field, named, texts
-from ..files.container import shortened
+from ..files.container import Arrays, shortened
 from ..infer.base import Method
 from ..likelihoods import Categorical
+from ..networks.base import module_of
 from ..posteriors import Posterior
+from .base import BayesianEstimator
 from .classifier import BayesianClassifier
 from .columns import Columns
 from .regressor import BayesianRegressor
@@ -25,10 +27,10 @@ from .standardise import Standardiser
 _ESTIMATORS: dict[str, Any] = {c.__name__: c for c in (BayesianClassifier, BayesianRegressor)}
 
 
-def save(estimator: Any, path: str | Path) -> None:
+def save(estimator: BayesianEstimator, path: str | Path) -> None:
     """Write an estimator to one file."""
-    arrays = {"estimator/x_shift": estimator.x_scaling_.shift}
-    arrays |= {"estimator/x_scale": estimator.x_scaling_.scale}
+    arrays: Arrays = {}
+    arrays["estimator/x_shift"], arrays["estimator/x_scale"] = estimator.x_scaling_
     fitted: dict[str, Any] = {
         "n_features_in_": estimator.n_features_in_,
         "seeds": [estimator._network_seed, estimator._fit_seed, estimator._predict_seed],
@@ -39,9 +41,8 @@ def save(estimator: Any, path: str | Path) -> None:
     if hasattr(estimator, "feature_names_in_"):
         fitted["feature_names_in_"] = list(estimator.feature_names_in_)
     if isinstance(estimator, BayesianClassifier):
-        classes = estimator.classes_
-        fitted["classes_"] = classes.tolist()
-        fitted["labels"] = _dtype_name(classes.dtype)
+        fitted["classes_"] = estimator.classes_.tolist()
+        fitted["labels"] = _dtype_name(estimator.classes_.dtype)
     else:
         fitted["target_shape"] = list(estimator._target_shape)
         arrays["estimator/y_shift"], arrays["estimator/y_scale"] = estimator.y_scaling_
@@ -55,13 +56,13 @@ def save(estimator: Any, path: str | Path) -> None:
     files.save(estimator.posterior_, path, {"estimator": header}, arrays)
 
 
-def rebuild(posterior: Posterior, header: Any, arrays: dict[str, np.ndarray], path: Path) -> Any:
+def rebuild(posterior: Posterior, header: dict[str, Any], arrays: Arrays, path: Path) -> Any:
     """The estimator that was saved with its posterior; what does not fit it is refused."""
     kind = named(_ESTIMATORS, header, "estimator", path)
     known = inspect.signature(kind).parameters
     params = field(header, "params", dict, path=path)
     stored = {name: _made(node, path) for name, node in params.items() if name in known}
-    estimator = kind(**{name: value for name, (value, kept) in stored.items() if kept})
+    estimator = kind(**{name: value for name, (value, has_form) in stored.items() if has_form})
     fitted = field(header, "fitted", dict, path=path)
     classifies = isinstance(posterior.model.likelihood, Categorical)
     if classifies != (kind is BayesianClassifier) or posterior.model.likelihood.kind == "counts":
@@ -81,10 +82,11 @@ def rebuild(posterior: Posterior, header: Any, arrays: dict[str, np.ndarray], pa
     return estimator
 
 
-def _inputs(estimator: Any, fitted: Any, arrays: dict[str, np.ndarray], path: Path) -> None:
+def _inputs(
+    estimator: BayesianEstimator, fitted: dict[str, Any], arrays: Arrays, path: Path
+) -> None:
     """From the table to the network's inputs, as many as it has."""
-    module: Any = getattr(estimator.posterior_.model.network.dense(), "static", None)
-    wide = field(vars(module), "in_size", int, path=path)
+    wide = _network_size(estimator.posterior_, "in_size", path)
     shift, scale = (_numbers(arrays, name, (wide,), path) for name in ("x_shift", "x_scale"))
     estimator.x_scaling_ = Standardiser(shift, scale)
     estimator.n_features_in_ = _count(fitted, "n_features_in_", path)
@@ -104,10 +106,10 @@ def _inputs(estimator: Any, fitted: Any, arrays: dict[str, np.ndarray], path: Pa
             f"{path}: {estimator.n_features_in_} features where its network needs {features}"
         )
     if "feature_names_in_" in fitted:
-        found = texts(fitted, "feature_names_in_", path)
-        if len(found) != features or names not in (None, found):
+        stored = texts(fitted, "feature_names_in_", path)
+        if len(stored) != features or names not in (None, stored):
             raise CheckpointError(f"{path}: the names of its features are not those of its columns")
-        estimator.feature_names_in_ = np.array(found, dtype=object)
+        estimator.feature_names_in_ = np.array(stored, dtype=object)
 
 
 def _dtype_name(dtype: np.dtype) -> str:
@@ -115,34 +117,35 @@ def _dtype_name(dtype: np.dtype) -> str:
 
 
 def _classes(
-    posterior: Posterior, fitted: Any, arrays: dict[str, np.ndarray], path: Path
+    posterior: Posterior, fitted: dict[str, Any], arrays: Arrays, path: Path
 ) -> np.ndarray:
     """The labels: of one type, each once, in order, and one for each output."""
-    found = field(fitted, "classes_", list, path=path)
-    said = field(fitted, "labels", str, path=path)
-    dtype = np.dtype(said)
-    kinds = {type(label) for label in found}
-    if (
-        dtype.kind not in "biufUO"
-        or said != _dtype_name(dtype)
-        or len(kinds) != 1
-        or not kinds <= {str, bool, int, float}
-    ):
-        raise CheckpointError(f"{path}: labels of type {dtype} cannot be {shortened(found)}")
+    stored = field(fitted, "classes_", list, path=path)
+    name = field(fitted, "labels", str, path=path)
+    dtype, kinds = np.dtype(name), {type(label) for label in stored}
+    plain = len(kinds) == 1 and kinds <= {str, bool, int, float}
+    if dtype.kind not in "biufUO" or name != _dtype_name(dtype) or not plain:
+        raise CheckpointError(f"{path}: labels of type {dtype} cannot be {shortened(stored)}")
     if dtype.kind == "U":  # each takes as much as the longest may
-        check_count("its labels", len(found) * dtype.itemsize // 4, arrays, path)
-    if not all(a < b for a, b in pairwise(found)):
+        check_count("its labels", len(stored) * dtype.itemsize // 4, arrays, path)
+    if not all(a < b for a, b in pairwise(stored)):
         raise CheckpointError(f"{path}: its classes are not in order, or one is there twice")
-    labels = np.array(found, dtype)
-    if labels.tolist() != found or {type(label) for label in labels.tolist()} != kinds:
-        raise CheckpointError(f"{path}: {shortened(found)} are no labels of type {dtype}")
-    module: Any = getattr(posterior.model.network.dense(), "static", None)
-    if field(vars(module), "out_size", int, path=path) != max(2, len(found)):
-        raise CheckpointError(f"{path}: {len(found)} classes do not fit its network")
+    labels = np.array(stored, dtype)
+    if labels.tolist() != stored or {type(label) for label in labels.tolist()} != kinds:
+        raise CheckpointError(f"{path}: {shortened(stored)} are no labels of type {dtype}")
+    if _network_size(posterior, "out_size", path) != max(2, len(stored)):
+        raise CheckpointError(f"{path}: {len(stored)} classes do not fit its network")
     return labels
 
 
-def _targets(estimator: Any, fitted: Any, arrays: dict[str, np.ndarray], path: Path) -> None:
+def _network_size(posterior: Posterior, name: str, path: Path) -> int:
+    """How many inputs or outputs the network has."""
+    return field(vars(module_of(posterior.model.network)), name, int, path=path)
+
+
+def _targets(
+    estimator: BayesianEstimator, fitted: dict[str, Any], arrays: Arrays, path: Path
+) -> None:
     """From the network's outputs to the units of y."""
     shape = tuple(field(fitted, "target_shape", list, path=path))
     if shape != estimator.posterior_.targets.given:
@@ -154,32 +157,30 @@ def _targets(estimator: Any, fitted: Any, arrays: dict[str, np.ndarray], path: P
     estimator.spread_ = _numbers(arrays, "spread", shape, path)
 
 
-def _numbers(
-    arrays: dict[str, np.ndarray], name: str, shape: tuple[int, ...], path: Path
-) -> np.ndarray:
+def _numbers(arrays: Arrays, name: str, shape: tuple[int, ...], path: Path) -> np.ndarray:
     """Shifts, scales or spreads: of this shape, finite, and but for shifts above 0."""
-    found = arrays.get(f"estimator/{name}")
-    if found is None or found.shape != shape or found.dtype.kind != "f":
-        said = "missing" if found is None else f"{found.dtype}{list(found.shape)}"
-        raise CheckpointError(f"{path}: {name} is {said} where numbers{list(shape)} belong")
-    if not np.all(np.isfinite(found)) or not (name.endswith("shift") or np.all(found > 0)):
+    array = arrays.get(f"estimator/{name}")
+    if array is None or array.shape != shape or array.dtype.kind != "f":
+        stored = "missing" if array is None else f"{array.dtype}{list(array.shape)}"
+        raise CheckpointError(f"{path}: {name} is {stored} where numbers{list(shape)} belong")
+    if not np.all(np.isfinite(array)) or not (name.endswith("shift") or np.all(array > 0)):
         raise CheckpointError(f"{path}: {name} must be finite, and above 0 unless it is a shift")
-    return found
+    return array
 
 
-def _count(fitted: Any, name: str, path: Path) -> int:
-    found = field(fitted, name, int, path=path)
-    if not 0 <= found < 2**31:
-        raise CheckpointError(f"{path}: {name!r} cannot be {shortened(found)}")
-    return int(found)
+def _count(fitted: dict[str, Any], name: str, path: Path) -> int:
+    value = field(fitted, name, int, path=path)
+    if not 0 <= value < 2**31:
+        raise CheckpointError(f"{path}: {name!r} cannot be {shortened(value)}")
+    return int(value)
 
 
-def _seeds(fitted: Any, path: Path) -> list[int]:
+def _seeds(fitted: dict[str, Any], path: Path) -> list[int]:
     """Of the network, the fit and the predictions."""
-    found = field(fitted, "seeds", list, path=path)
-    if len(found) != 3:
-        raise CheckpointError(f"{path}: {len(found)} seeds where 3 belong")
-    return [_count({"seeds": seed}, "seeds", path) for seed in found]
+    seeds = field(fitted, "seeds", list, path=path)
+    if len(seeds) != 3:
+        raise CheckpointError(f"{path}: {len(seeds)} seeds where 3 belong")
+    return [_count({"seeds": seed}, "seeds", path) for seed in seeds]
 
 
 def _described(name: str, value: Any) -> Any:  # noqa: PLR0911
@@ -218,7 +219,7 @@ def _simple(value: Any) -> bool:
 
 
 def _made(node: Any, path: Path) -> tuple[Any, bool]:  # noqa: PLR0911
-    """A setting from JSON, and whether it was kept."""
+    """A setting from JSON, and whether it has a saved form."""
     if "dropped" in node:
         return None, False
     if "list" in node:
@@ -232,6 +233,6 @@ def _made(node: Any, path: Path) -> tuple[Any, bool]:  # noqa: PLR0911
         return _named.make_prior(node["prior"], path), True
     if "method" in node:
         settings = {key: _made(value, path) for key, value in node["settings"].items()}
-        kept = {key: value for key, (value, stored) in settings.items() if stored}
-        return _named.METHODS[node["method"]](**kept), True
+        given = {key: value for key, (value, has_form) in settings.items() if has_form}
+        return _named.METHODS[node["method"]](**given), True
     return field(node, "value", bool, int, float, str, type(None), path=path), True

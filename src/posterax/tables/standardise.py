@@ -3,11 +3,14 @@
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..data import pad_rows
 
 MERGED_ROWS = 1024  # up to so many rows, equal ones become one row with their weights added
 LEAST_ROWS = 64  # smaller tables are padded to this many, so that they share one compilation
+HELD_OUT, MOST_HELD_OUT = 0.2, 2000  # rows of a table, to measure the width of intervals with
+MEASURABLE_ROWS = 100  # of a table; fewer leave too few to measure with
 
 
 class Standardiser(NamedTuple):
@@ -44,6 +47,15 @@ def standardiser(values: np.ndarray, weight: np.ndarray) -> Standardiser:
     return Standardiser(shift, np.where(constant | (deviation == 0), unit, deviation))
 
 
+class Given(NamedTuple):
+    """What a user gives to learn from."""
+
+    X: ArrayLike
+    y: ArrayLike | None
+    weight: ArrayLike | None = None
+    classes: ArrayLike | None = None  # all labels there will be
+
+
 class Rows(NamedTuple):
     """A table ready to be learned from."""
 
@@ -72,6 +84,20 @@ def padded(rows: Rows) -> Rows:
     size = max(LEAST_ROWS, 1 << (n - 1).bit_length())
     weight = np.concatenate([rows.weight, np.zeros(size - n)])
     return Rows(pad_rows(rows.x, size), pad_rows(rows.y, size), weight)
+
+
+def held_out(rows: Rows, seed: int) -> np.ndarray:
+    """Row numbers to hold out; a row that comes again is held out with its copies."""
+    n = len(rows.x)
+    random = np.random.default_rng(seed)
+    table = np.column_stack([rows.x, rows.y.reshape(n, -1)]) + 0.0  # no −0, which is 0
+    # equal rows have equal hashes; should two others share one, nothing is lost
+    odd = random.integers(2**63, size=table.shape[1], dtype=np.uint64) | np.uint64(1)
+    bits = table.view(np.uint64)
+    group = np.unique(np.sum((bits ^ bits >> np.uint64(29)) * odd, axis=1), return_inverse=True)[1]
+    rank = random.permutation(group.max() + 1)[group]
+    wanted = min(round(HELD_OUT * n), MOST_HELD_OUT)
+    return np.flatnonzero(rank <= np.sort(rank)[wanted - 1])
 
 
 def text_column(x: Any) -> str | None:

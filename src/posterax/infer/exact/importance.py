@@ -194,7 +194,7 @@ class ImportanceSampling(Method):
             return repr(self)
         leaves = jax.tree.leaves(eqx.filter(self.proposal, eqx.is_array_like))
         numbers = [jax.random.key_data(a) if is_key(a) else a for a in leaves]
-        return f"{self!r} {settings_fingerprint([repr(self.proposal), numbers])}"
+        return f"{self!r} {settings_fingerprint([eqx.tree_pformat(self.proposal), numbers])}"
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
         known = with_arrays(self, model).log_evidence

@@ -1,4 +1,4 @@
-"""Regression: a location from the network, and a scale known, learned or predicted."""
+"""Regression: a location from the network, and a scale or covariance around it."""
 
 import math
 from typing import Any
@@ -7,6 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+from jaxtyping import PyTree
+from numpy.typing import ArrayLike
+from numpyro.distributions import Distribution
 
 from ..priors.base import positive
 from .base import Likelihood
@@ -46,7 +49,7 @@ class _LocationScale(Likelihood):
             return (*output_shape[:-1], output_shape[-1] // 2)
         return output_shape
 
-    def check(self, output_shape: tuple[int, ...], y: Any) -> tuple[int, ...]:
+    def check(self, output_shape: tuple[int, ...], y: ArrayLike) -> tuple[int, ...]:
         shape = super().check(output_shape, y)
         if self._noise_is("predicted") and shape == ():
             return (1,)  # two outputs an example stand for targets of shape (N, 1)
@@ -57,7 +60,7 @@ class _LocationScale(Likelihood):
             )
         return shape
 
-    def location_scale(self, outputs: jax.Array, params: Any) -> tuple[jax.Array, jax.Array]:
+    def location_scale(self, outputs: jax.Array, params: PyTree) -> tuple[jax.Array, jax.Array]:
         """Location and scale of y, both in the shape of the targets."""
         if self._noise_is("predicted"):
             location, raw = jnp.split(outputs, 2, axis=-1)
@@ -90,7 +93,7 @@ class Gaussian(_LocationScale):
     def __init__(self, noise: Any = 0.1, *, initial: float = 0.1):
         self.noise, self.initial = _check_noise(noise), float(positive("initial", initial))
 
-    def distribution(self, outputs: jax.Array, params: Any, side: Any = None) -> dist.Distribution:
+    def distribution(self, outputs: jax.Array, params: PyTree, side: PyTree = None) -> Distribution:
         return dist.Normal(*self.location_scale(outputs, params))
 
 
@@ -111,13 +114,13 @@ class StudentT(_LocationScale):
             raise ValueError(f"df must be above 2 so that y has a variance, got {df!r}")
         self.df = float(df)
 
-    def distribution(self, outputs: jax.Array, params: Any, side: Any = None) -> dist.Distribution:
+    def distribution(self, outputs: jax.Array, params: PyTree, side: PyTree = None) -> Distribution:
         location, scale = self.location_scale(outputs, params)
         if self.df % 2 == 0 and self.df <= MOST_TERMS:
             return EvenStudentT(int(self.df), location, scale)
         return dist.StudentT(self.df, location, scale)
 
-    def log_prob(self, outputs: jax.Array, y: jax.Array, params: Any, side: Any) -> jax.Array:
+    def log_prob(self, outputs: jax.Array, y: jax.Array, params: PyTree, side: PyTree) -> jax.Array:
         # numpyro's, with what depends on df alone computed once and not for every example
         location, scale = self.location_scale(outputs, params)
         half = 0.5 * (self.df + 1)
@@ -142,7 +145,9 @@ class EvenStudentT(dist.StudentT):
 
     pytree_aux_fields = ("even",)
 
-    def __init__(self, df: int, loc: Any, scale: Any, *, validate_args: bool | None = None):
+    def __init__(
+        self, df: int, loc: ArrayLike, scale: ArrayLike, *, validate_args: bool | None = None
+    ):
         self.even = df
         super().__init__(float(df), loc, scale, validate_args=validate_args)
 
@@ -156,3 +161,66 @@ class EvenStudentT(dist.StudentT):
             coefficient *= (2 * k - 1) / (2 * k)
             total, power = total + coefficient * power, power * cosine
         return 0.5 + 0.5 * t / jnp.sqrt(self.even + jnp.square(t)) * total
+
+
+class MultivariateGaussian(Likelihood):
+    r"""y ~ N(f(x), Σ) with a full observation covariance over the outputs of one example.
+
+    Args:
+        covariance: Σ (D × D), or ``"learned"``: a Cholesky factor with standard Gaussian priors
+            on its entries below the diagonal and on the logarithms of its diagonal.
+
+    Example:
+        >>> import numpy as np
+        >>> import posterax as px
+        >>> px.likelihoods.MultivariateGaussian(np.array([[1.0, 0.9], [0.9, 1.0]]))
+        MultivariateGaussian(...)
+    """
+
+    covariance: Any
+    cholesky: Any
+
+    def __init__(self, covariance: Any):
+        self.covariance, self.cholesky = covariance, None
+        if isinstance(covariance, str):
+            if covariance != "learned":
+                raise ValueError(f"covariance must be a matrix or 'learned', got {covariance!r}")
+            return
+        sigma = np.asarray(covariance, np.float64)
+        if sigma.ndim != 2 or sigma.shape[0] != sigma.shape[1] or not np.allclose(sigma, sigma.T):
+            raise ValueError(f"covariance must be a symmetric matrix, got shape {sigma.shape}")
+        self.covariance = sigma
+        try:
+            self.cholesky = np.linalg.cholesky(sigma)
+        except np.linalg.LinAlgError:
+            raise ValueError("covariance must be positive definite") from None
+
+    def init(self, target_shape: tuple[int, ...]) -> dict[str, Any]:
+        if self.cholesky is not None:
+            return {}
+        d = target_shape[-1]
+        return {"log_diagonal": jnp.zeros(d), "lower": jnp.zeros(d * (d - 1) // 2)}
+
+    def check(self, output_shape: tuple[int, ...], y: ArrayLike) -> tuple[int, ...]:
+        shape = super().check(output_shape, y) or (1,)
+        fixed = self.cholesky is not None
+        if len(output_shape) != 2 or (fixed and shape != self.cholesky.shape[:1]):
+            size = "{} × {}".format(*self.cholesky.shape) if fixed else "D × D"
+            raise ValueError(
+                f"y has shape {np.shape(y)} and the network's output {output_shape}: "
+                f"MultivariateGaussian with a {size} covariance needs both to be (N, D)"
+            )
+        return shape
+
+    def distribution(self, outputs: jax.Array, params: PyTree, side: PyTree = None) -> Distribution:
+        if self.cholesky is not None:
+            factor = jnp.asarray(self.cholesky, outputs.dtype)
+        else:
+            diagonal = jnp.exp(params["log_diagonal"])
+            d = diagonal.shape[-1]
+            factor = jnp.diag(diagonal).at[jnp.tril_indices(d, -1)].set(params["lower"])
+        return dist.MultivariateNormal(outputs, scale_tril=factor)
+
+    def marginal(self, outputs: jax.Array, params: PyTree, side: PyTree) -> Distribution:
+        both = self.distribution(outputs, params, side)
+        return dist.Normal(both.mean, jnp.sqrt(both.variance))

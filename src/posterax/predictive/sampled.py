@@ -1,4 +1,4 @@
-"""What streams: one block of inputs with the network's outputs for all posterior samples."""
+"""What streams: the network's outputs of all posterior samples for a block of inputs."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import PyTree
 
 from ..likelihoods import Likelihood
 
@@ -17,8 +18,8 @@ class Particles(NamedTuple):
     weights: jax.Array
 
 
-class Block(NamedTuple):
-    """One block of inputs with the network's outputs for every posterior sample."""
+class SampledOutputs(NamedTuple):
+    """The network's outputs of every posterior sample for a block of inputs."""
 
     likelihood: Likelihood
     outputs: jax.Array  # (samples, rows, …)
@@ -34,6 +35,10 @@ class Block(NamedTuple):
         return jax.vmap(lambda f, own, *args: function(f, own, self.side, *args))(
             self.outputs, self.own, *more
         )
+
+    def first(self) -> tuple[Any, Any]:
+        """The outputs, and the likelihood's parameters, of the first sample."""
+        return jax.tree.map(lambda a: a[0], (self.outputs, self.own))
 
     def average(self, values: jax.Array) -> jax.Array:
         """The weighted mean over samples."""
@@ -56,20 +61,21 @@ class Block(NamedTuple):
 
 
 @eqx.filter_jit
-def reduce_block(
-    reduce: Callable[[Block, Any], Any],
+def reduce_sampled(
+    reduce: Callable[[SampledOutputs, Any], Any],
     source: Any,
-    x: Any,
-    y: Any,
+    x: PyTree,
+    y: PyTree,
     particles: Particles,
     temperature: Any,
     key: jax.Array,
-    extra: Any,
+    extra: PyTree,
 ) -> Any:
-    """``reduce`` of the block of inputs ``x``, in one compiled program."""
+    """``reduce`` of the outputs for a block of inputs ``x``, in one compiled program."""
     likelihood = source.model.likelihood
     outputs, own = source.evaluate(particles.ids, x)
     side = likelihood.split(x)[1]
     return reduce(
-        Block(likelihood, outputs, own, side, particles.weights, temperature, y, key), extra
+        SampledOutputs(likelihood, outputs, own, side, particles.weights, temperature, y, key),
+        extra,
     )
