@@ -132,11 +132,11 @@ def test_runs_side_by_side_under_vmap_are_those_that_go_alone(thompson):
         jnp.stack([jax.random.fold_in(jax.random.key(7), r) for r in range(2)])
     )
     state = jax.jit(jax.vmap(lambda k: THOMPSON.init(4, 2, k)))(starts)
-    told = loop.Told(*(jnp.zeros((2, 8), kind) for kind in (jnp.int32, float, float, float)))
+    played = loop.Played(*(jnp.zeros((2, 8), kind) for kind in (jnp.int32, float, float, float)))
     span = jnp.asarray(0, jnp.int32), jnp.asarray(8, jnp.int32)
-    state, told = loop._all_runs((WORLD, THOMPSON, courses, *span), state, told)
-    np.testing.assert_array_equal(told.actions, thompson.actions[:, :8])
-    np.testing.assert_allclose(told.rewards, thompson.rewards[:, :8])
+    state, played = loop._all_runs((WORLD, THOMPSON, courses, *span), state, played)
+    np.testing.assert_array_equal(played.actions, thompson.actions[:, :8])
+    np.testing.assert_allclose(played.rewards, thompson.rewards[:, :8])
     assert state.replay.seen.tolist() == [8, 8]
 
 

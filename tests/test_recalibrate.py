@@ -605,7 +605,7 @@ def test_refusals(held_out):
             fit(predictive, np.zeros(20))
     with pytest.raises(ValueError, match=r"Spread is for regression.*: use px.recalibrate.Temp"):
         rc.Spread(1.2, 100)(classes)
-    with pytest.raises(ValueError, match=r"Spread is for regression.*: use px.recalibrate.Iso"):
+    with pytest.raises(ValueError, match=r"Spread is for regression.*px.recalibrate.Isotonic"):
         rc.Spread(1.2, 100)(Rate(np.ones(20), 1.0))
     for call, reason in [
         (lambda: rc.ConformalInterval.fit(line, np.zeros(19)), "shape"),

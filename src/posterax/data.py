@@ -161,6 +161,30 @@ def shuffle(index: jax.Array, count: Any, key: jax.Array) -> jax.Array:
     return index.astype(jnp.int32)
 
 
+def is_batches(data: Any) -> bool:
+    """Whether this is a list of (x, y) tuples: a source of batches, not one data set."""
+    return isinstance(data, list) and all(isinstance(part, tuple | list) for part in data)
+
+
+def as_stream(data: Any) -> "Stream":
+    """A source of batches as a stream; what is no such source is refused.
+
+    Example:
+        >>> import numpy as np
+        >>> from posterax.data import as_stream
+        >>> as_stream([(np.zeros((4, 2)), np.zeros(4))]).batches
+        1
+    """
+    if isinstance(data, Stream):
+        return data
+    if not hasattr(data, "__iter__") or isinstance(data, dict | str | np.ndarray | jax.Array):
+        raise TypeError(
+            "data must be (x, y), (x, y, weight) or a re-iterable source of such batches, got "
+            f"{type(data).__name__}"
+        )
+    return Stream(data)
+
+
 class Stream:
     """A re-iterable source of batches, for data larger than memory.
 

@@ -13,19 +13,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from . import likelihoods, networks, priors
+from . import infer, likelihoods, networks, priors
 from ._util.keys import KeyLike, as_key
 from ._util.tree import tree_size
 from .fitting.fit import fit
-from .infer import (
-    NUTS,
-    BayesByBackprop,
-    DeepEnsemble,
-    ImportanceSampling,
-    MaximumAPosteriori,
-    MaximumLikelihood,
-    Method,
-)
+from .infer import Method
 from .metrics import coverage, expected_calibration_error, negative_log_likelihood
 from .model import Model
 from .posteriors import Draws, Point, Posterior
@@ -98,7 +90,7 @@ def _note(posterior: Posterior) -> str:
 # -- the regression curve of Blundell et al. (2015)
 
 
-def curve(x: Any, noise: Any = 0.0) -> Any:
+def curve(x: np.ndarray, noise: np.ndarray | float = 0.0) -> np.ndarray:
     """y = x + 0.3 sin 2π(x + ε) + 0.3 sin 4π(x + ε) + ε: the size of the noise depends on x."""
     phase = 2 * np.pi * (x + noise)
     return x + 0.3 * np.sin(phase) + 0.3 * np.sin(2 * phase) + noise
@@ -113,9 +105,9 @@ def curve_data(n: int = POINTS, key: KeyLike = 0) -> Arrays:
         >>> x.shape, y.shape
         ((5, 1), (5,))
     """
-    place, noise = jax.random.split(as_key(key))
-    x = np.asarray(jax.random.uniform(place, (n,), maxval=0.5))
-    return x[:, None], curve(x, 0.02 * np.asarray(jax.random.normal(noise, (n,))))
+    for_x, for_noise = jax.random.split(as_key(key))
+    x = np.asarray(jax.random.uniform(for_x, (n,), maxval=0.5))
+    return x[:, None], curve(x, 0.02 * np.asarray(jax.random.normal(for_noise, (n,))))
 
 
 def curve_model(
@@ -135,9 +127,9 @@ def curve_model(
     return Model(network, priors.Gaussian(1.0), likelihoods.Gaussian(noise=noise))
 
 
-def curve_method() -> BayesByBackprop:
+def curve_method() -> infer.BayesByBackprop:
     """Bayes by Backprop for the curve: ``CURVE_EPOCHS`` epochs of batches of ``BATCH``."""
-    return BayesByBackprop(estimator="local", learning_rate=1e-2)
+    return infer.BayesByBackprop(estimator="local", learning_rate=1e-2)
 
 
 def curve_entries(key: KeyLike = 0, *, quick: bool = False) -> list[Entry]:
@@ -145,13 +137,13 @@ def curve_entries(key: KeyLike = 0, *, quick: bool = False) -> list[Entry]:
     model = curve_model(key)
     small, tiny = (curve_model(key, hidden_sizes=(width,)) for width in (10, 2))
     passes = {"epochs": 2 if quick else CURVE_EPOCHS, "batch_size": BATCH}
-    nuts = NUTS(chains=2, warmup=4 if quick else 500, max_doublings=6)
-    blind = ImportanceSampling(chains=256)
+    nuts = infer.NUTS(chains=2, warmup=4 if quick else 500, max_doublings=6)
+    blind = infer.ImportanceSampling(chains=256)
     entries = [
-        Entry("maximum likelihood", model, MaximumLikelihood(1e-2), passes),
-        Entry("maximum a posteriori", model, MaximumAPosteriori(1e-2), passes),
+        Entry("maximum likelihood", model, infer.MaximumLikelihood(1e-2), passes),
+        Entry("maximum a posteriori", model, infer.MaximumAPosteriori(1e-2), passes),
         Entry("Bayes by Backprop", model, curve_method(), passes),
-        Entry("deep ensemble", model, DeepEnsemble(5, learning_rate=1e-2), passes),
+        Entry("deep ensemble", model, infer.DeepEnsemble(5, learning_rate=1e-2), passes),
         Entry("NUTS", small, nuts, {"steps": 4 if quick else 100}),
         Entry("importance sampling", tiny, blind, {"steps": 2 if quick else 200}),
     ]
@@ -175,11 +167,11 @@ def curve_scores(posterior: Posterior, test: Arrays) -> dict[str, float]:
     }
 
 
-def epistemic_deviation(posterior: Posterior, places: Sequence[float]) -> list[float]:
-    """The epistemic standard deviation at each place on the x axis."""
-    x = np.resize(np.asarray(places, np.float32), POINTS)
+def epistemic_deviation(posterior: Posterior, at: Sequence[float]) -> list[float]:
+    """The epistemic standard deviation at each of these x."""
+    x = np.resize(np.asarray(at, np.float32), POINTS)
     predictive = _predict(posterior, x[:, None])
-    return np.sqrt(predictive.epistemic[: len(places)]).tolist()
+    return np.sqrt(predictive.epistemic[: len(at)]).tolist()
 
 
 def draw_curve(posteriors: dict[str, Posterior], data: Arrays, path: Path) -> None:
@@ -233,9 +225,9 @@ def digits_model(key: KeyLike = 0) -> Model:
     return Model(network, priors.Gaussian(2.0), likelihoods.Categorical())
 
 
-def digits_method(temperature: float = 1.0) -> BayesByBackprop:
+def digits_method(temperature: float = 1.0) -> infer.BayesByBackprop:
     """Bayes by Backprop for the digits: ``DIGITS_EPOCHS`` epochs of batches of ``BATCH``."""
-    return BayesByBackprop(learning_rate=1e-2, temperature=temperature)
+    return infer.BayesByBackprop(learning_rate=1e-2, temperature=temperature)
 
 
 def digits_entries(key: KeyLike = 0, *, quick: bool = False) -> list[Entry]:
@@ -243,12 +235,12 @@ def digits_entries(key: KeyLike = 0, *, quick: bool = False) -> list[Entry]:
     model = digits_model(key)
     passes = {"epochs": 2 if quick else DIGITS_EPOCHS, "batch_size": BATCH}
     entries = [
-        Entry("maximum likelihood", model, MaximumLikelihood(1e-2), passes),
-        Entry("maximum a posteriori", model, MaximumAPosteriori(1e-2), passes),
+        Entry("maximum likelihood", model, infer.MaximumLikelihood(1e-2), passes),
+        Entry("maximum a posteriori", model, infer.MaximumAPosteriori(1e-2), passes),
         Entry("Bayes by Backprop", model, digits_method(), passes),
         # of 1, 0.3, 0.1, 0.03 and 0.01, the lowest NLL on validation data
         Entry("Bayes, temperature 0.1", model, digits_method(0.1), passes),
-        Entry("deep ensemble", model, DeepEnsemble(5, learning_rate=1e-2), passes),
+        Entry("deep ensemble", model, infer.DeepEnsemble(5, learning_rate=1e-2), passes),
     ]
     return entries[:1] if quick else entries
 

@@ -1,6 +1,7 @@
-"""Checks of single numbers, whose messages name the argument, what came and what was expected."""
+"""Checks of single values, whose messages name the argument, what came and what was expected."""
 
 import numbers
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,17 +37,6 @@ def above_zero(name: str, value: Any) -> float:
     return float(value)
 
 
-def one_of(name: str, value: Any, options: tuple[str, ...]) -> None:
-    """Refuse an unknown option with the list of known ones.
-
-    Example:
-        >>> from posterax._util.checks import one_of
-        >>> one_of("schedule", "cosine", ("cosine", "constant"))
-    """
-    if value not in options:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")
-
-
 def fraction(name: str, value: Any, *, zero: bool = False) -> float:
     """A number between 0 and 1, neither of them but 0 where ``zero`` is allowed.
 
@@ -61,3 +51,14 @@ def fraction(name: str, value: Any, *, zero: bool = False) -> float:
             f"{name} must lie between 0 and 1{' (0 included)' if zero else ''}, got {value!r}"
         )
     return float(value)
+
+
+def one_of(name: str, value: Any, options: Sequence[str]) -> None:
+    """Refuse a value that is not among the options, and list them.
+
+    Example:
+        >>> from posterax._util.checks import one_of
+        >>> one_of("update", "refit", ("refit", "posterior_as_prior"))
+    """
+    if value not in options:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")

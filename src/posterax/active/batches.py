@@ -6,11 +6,10 @@ grows (Nemhauser, Wolsey and Fisher 1978). For the same reason an input can neve
 did when it was last looked at, so that most need not be looked at again (Minoux 1978).
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import softmax, xlogy
 
 from .._util.checks import whole_number
@@ -22,10 +21,10 @@ CELLS = 2**23  # of a table of joint probabilities that are held at once
 
 
 def batch_bald(
-    probabilities: Any,
+    probabilities: ArrayLike,
     n: int,
     *,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
     configurations: int = 10_000,
     key: KeyLike = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -69,10 +68,8 @@ def batch_bald(
             f"{p.shape}; for several labels an input use 'diverse'"
         )
     samples, size, classes = p.shape
-    n, most = _number(n, size), whole_number("configurations", configurations, least=classes)
-    w = np.full(samples, 1 / samples) if weights is None else np.asarray(weights, np.float64)
-    if w.shape != (samples,):
-        raise ValueError(f"weights must have shape ({samples},), one a sample, got {w.shape}")
+    n, most = check_left(n, size), whole_number("configurations", configurations, least=classes)
+    w = _weights(weights, samples)
     random = generator(key)
     own = np.einsum("s,snk->n", w, -xlogy(p, p), dtype=np.float64)  # E_w H[p]
     mean = np.tensordot(w, p, 1)
@@ -93,8 +90,8 @@ def batch_bald(
             if bound[rows[0]] <= gain:  # and so all after it
                 break
             chunk = each[np.resize(rows, CHUNK)]
-            found = np.asarray(_conditional_entropies(*on_device, chunk), np.float64)
-            bound[rows] = found[: len(rows)] - own[rows]
+            entropies = np.asarray(_conditional_entropies(*on_device, chunk), np.float64)
+            bound[rows] = entropies[: len(rows)] - own[rows]
             if bound[rows].max() > gain:
                 best, gain = int(rows[bound[rows].argmax()]), float(bound[rows].max())
         taken.append(best)
@@ -144,7 +141,7 @@ def _drawn(picked: np.ndarray, w: np.ndarray, n: int, random: np.random.Generato
 
 
 def diverse(
-    means: Any, noise: Any, n: int, *, weights: Any = None
+    means: ArrayLike, noise: ArrayLike, n: int, *, weights: ArrayLike | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     r"""The batch of largest determinant: greedy in the information of a linear-Gaussian surrogate.
 
@@ -164,8 +161,7 @@ def diverse(
         weights: of the samples, summing to 1 (default: all the same).
 
     Returns:
-        The numbers of the inputs in the order they were chosen, and the information of the first,
-        the first two, … of them, in nats.
+        The chosen inputs, and their information, as [`batch_bald`][posterax.active.batch_bald].
 
     Example:
         >>> import numpy as np
@@ -184,7 +180,7 @@ def diverse(
     # differences between samples, before there are fewer digits
     f = (f - f[:1]).astype(np.float32).reshape(*f.shape[:2], -1)
     samples, size, outputs = f.shape
-    n = _number(n, size)
+    n = check_left(n, size)
     variances = np.asarray(noise, np.float64)
     if variances.shape[:1] == (size,):
         variances = variances.reshape(size, -1)
@@ -196,25 +192,25 @@ def diverse(
         ) from None
     if not np.all(variances > 0):
         raise ValueError("noise must be above 0 everywhere")
-    w = np.full(samples, 1 / samples) if weights is None else np.asarray(weights, np.float64)
+    w = _weights(weights, samples)
     # rows: the features of an input, under which the weights are N(0, I) before its label
     features = np.ascontiguousarray(np.moveaxis(f, 0, -1))  # (N, outputs, samples)
     features -= (features @ w.astype(np.float32))[..., None]
     features *= np.sqrt(w).astype(np.float32)
     features /= np.sqrt(variances).astype(np.float32)[..., None]
     taken: list[int] = []
-    told: list[float] = []
+    information: list[float] = []
     for _ in range(n):
         gains = 0.5 * _log_det_plus_one(features)
         gains[taken] = -np.inf
         best = int(gains.argmax())
         taken.append(best)
-        told.append((told[-1] if told else 0.0) + float(gains[best]))
+        information.append(float(gains[best]))
         # the weights given its label, again as N(0, I): F ← F (I + fᵀ f)^-½
         _, sizes, directions = np.linalg.svd(features[best], full_matrices=False)
         shrink = 1 - 1 / np.sqrt(1 + np.square(sizes))
         features -= ((features @ directions.T) * shrink) @ directions
-    return np.array(taken), np.array(told)
+    return np.array(taken), np.cumsum(information)
 
 
 def _log_det_plus_one(features: np.ndarray) -> np.ndarray:
@@ -225,8 +221,15 @@ def _log_det_plus_one(features: np.ndarray) -> np.ndarray:
     return np.linalg.slogdet(np.eye(features.shape[1]) + inner)[1]
 
 
-def _number(n: Any, size: int) -> int:
-    n = whole_number("n", n)
-    if n > size:
+def check_left(n: int, size: int) -> int:
+    """A number of inputs, no more than are left."""
+    if whole_number("n", n) > size:
         raise ValueError(f"n={n} is more than the pool has left, {size} inputs")
-    return n
+    return int(n)
+
+
+def _weights(weights: ArrayLike | None, samples: int) -> np.ndarray:
+    w = np.full(samples, 1 / samples) if weights is None else np.asarray(weights, np.float64)
+    if w.shape != (samples,):
+        raise ValueError(f"weights must have shape ({samples},), one a sample, got {w.shape}")
+    return w

@@ -1,14 +1,16 @@
 """Which inputs to ask about next: the best by a score, or the best batch."""
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .._util.checks import whole_number
 from .._util.keys import KeyLike
-from ..metrics.inputs import is_predictive
-from .batches import batch_bald, diverse
+from ..metrics.inputs import Predictions, is_predictive
+from ..predictive import Predictive
+from .batches import batch_bald, check_left, diverse
 from .scores import SCORES, bald, generator, random
 
 BATCHES = ("batch_bald", "diverse")
@@ -16,15 +18,15 @@ NAMES = (*SCORES, *BATCHES, "random")
 BATCH_BALD = 1000  # inputs among which it chooses: each is compared with 10,000 configurations
 BATCH_BYTES = 2**26  # of predictions of all samples, held at once to choose a batch
 
-By: TypeAlias = str | Callable[[Any], Any]
+By: TypeAlias = str | Callable[[Predictive], ArrayLike]
 
 
 def pick(
-    predictive: Any,
+    predictive: Predictions,
     n: int,
     *,
     by: By = "bald",
-    exclude: Any = (),
+    exclude: ArrayLike = (),
     candidates: int | None = None,
     key: KeyLike = 0,
 ) -> np.ndarray:
@@ -58,12 +60,9 @@ def pick(
         >>> px.active.pick(px.prior_posterior(model, x).predict(x, key=0), 1)
         array([5])
     """
-    n = whole_number("n", n)
     check_by(by)
-    size = len(predictive)
-    left = left_of(size, exclude)
-    if n > len(left):
-        raise ValueError(f"n={n} is more than the pool has left, {len(left)} inputs")
+    left = left_of(len(predictive), exclude)  # type: ignore[arg-type]
+    n = check_left(n, len(left))
     if isinstance(by, str) and by in BATCHES:
         return left[_batch(predictive, left, n, by, candidates, key)]
     scores = scores_of(predictive, by, key)[left]
@@ -71,43 +70,42 @@ def pick(
     return left[order[np.argsort(-scores[order], kind="stable")[:n]]]
 
 
-def left_of(size: int, exclude: Any) -> np.ndarray:
+def left_of(size: int, exclude: ArrayLike) -> np.ndarray:
     """The numbers of the inputs of a pool that may be chosen."""
-    given = np.asarray(exclude).reshape(-1)
-    if given.dtype == bool:
-        if len(given) != size:
+    rows = np.asarray(exclude).reshape(-1)
+    if rows.dtype == bool:
+        if len(rows) != size:
             raise ValueError(
-                f"exclude: a mask must have one entry for each of {size} inputs, got {len(given)}"
+                f"exclude: a mask must have one entry for each of {size} inputs, got {len(rows)}"
             )
-        return np.flatnonzero(~given)
-    if given.size == 0:
-        return np.arange(size)
-    if not np.issubdtype(given.dtype, np.integer):
-        raise TypeError(f"exclude must be numbers of inputs or booleans, got {given.dtype}")
-    if given.min() < 0 or given.max() >= size:
-        wrong = given[(given < 0) | (given >= size)][0]
-        raise ValueError(f"exclude: there is no input {wrong} in a pool of {size}, 0 … {size - 1}")
-    return np.setdiff1d(np.arange(size), given)
+        return np.flatnonzero(~rows)
+    if rows.size and not np.issubdtype(rows.dtype, np.integer):
+        raise TypeError(f"exclude must be numbers of inputs or booleans, got {rows.dtype}")
+    wrong = rows[(rows < 0) | (rows >= size)]
+    if wrong.size:
+        raise ValueError(
+            f"exclude: there is no input {wrong[0]} in a pool of {size}, 0 … {size - 1}"
+        )
+    return np.setdiff1d(np.arange(size), rows)
 
 
-def scores_of(predictive: Any, by: By, key: KeyLike) -> np.ndarray:
+def scores_of(predictive: Predictions, by: By, key: KeyLike) -> np.ndarray:
     """One score for each input, by a name or a function; an array of them is checked."""
+    size = len(predictive)  # type: ignore[arg-type]
     if not is_predictive(predictive) and np.ndim(predictive) == 1:
         scores = predictive
-    elif callable(by):
-        scores = by(predictive)
+    elif by == "random":
+        scores = random(size, key)
     else:
-        scores = random(len(predictive), key) if by == "random" else SCORES[by](predictive)
+        scores = (by if callable(by) else SCORES[by])(predictive)  # type: ignore[arg-type]
     scores = np.asarray(scores, np.float64)
-    if scores.shape != (len(predictive),) or np.any(np.isnan(scores)):
-        raise ValueError(
-            f"by must give one number for each of {len(predictive)} inputs, got "
-            + ("NaN" if scores.shape == (len(predictive),) else f"shape {scores.shape}")
-        )
+    if scores.shape != (size,) or np.any(np.isnan(scores)):
+        got = "NaN" if scores.shape == (size,) else f"shape {scores.shape}"
+        raise ValueError(f"by must give one number for each of {size} inputs, got {got}")
     return scores
 
 
-def check_by(by: Any) -> None:
+def check_by(by: By) -> None:
     """Refuse what is neither a known name nor a function."""
     if not callable(by) and by not in NAMES:
         names = ", ".join(map(repr, NAMES))
@@ -115,7 +113,7 @@ def check_by(by: Any) -> None:
 
 
 def _batch(
-    predictive: Any, left: np.ndarray, n: int, by: str, candidates: int | None, key: KeyLike
+    predictive: Predictions, left: np.ndarray, n: int, by: str, candidates: int | None, key: KeyLike
 ) -> np.ndarray:
     if not is_predictive(predictive):
         raise TypeError(

@@ -8,7 +8,10 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
+from jaxtyping import PyTree
+from numpy.typing import ArrayLike
 
+from .._util.atomic import atomic_file
 from .._util.checks import one_of, whole_number
 from .._util.keys import KeyLike, as_key
 from .._util.tree import same_structure
@@ -81,8 +84,8 @@ class Learner:
         self,
         model: Model,
         method: Method,
-        x: Any,
-        y: Any,
+        x: PyTree,
+        y: ArrayLike,
         *,
         by: By = "bald",
         init: str | None = None,
@@ -97,11 +100,8 @@ class Learner:
         check_by(by)
         one_of("update", update, ("refit", "posterior_as_prior"))
         if init is None:
-            init = (
-                "last"
-                if update == "posterior_as_prior" and method.needs.no_start is None
-                else "fresh"
-            )
+            chained = update == "posterior_as_prior" and method.needs.no_start is None
+            init = "last" if chained else "fresh"
         one_of("init", init, ("fresh", "last"))
         for name in set(options) & set(OWN):
             raise TypeError(f"{name}: the learner sets it itself; leave it out")
@@ -122,7 +122,7 @@ class Learner:
         return len(self.y)
 
     def query(
-        self, pool: Any, n: int, *, exclude: Any = (), candidates: int | None = None
+        self, pool: PyTree, n: int, *, exclude: ArrayLike = (), candidates: int | None = None
     ) -> np.ndarray:
         """The numbers of ``n`` inputs of a pool to ask about, the best first.
 
@@ -144,14 +144,14 @@ class Learner:
             return few[self._pick(part, n, (), key)]
         return self._pick(pool, n, exclude, key)
 
-    def _pick(self, pool: Any, n: int, exclude: Any, key: jax.Array) -> np.ndarray:
+    def _pick(self, pool: PyTree, n: int, exclude: ArrayLike, key: jax.Array) -> np.ndarray:
         if self.by == "random":  # no need to predict
             zeros = np.zeros(len(jax.tree.leaves(pool)[0]))
             return pick(zeros, n, exclude=exclude, key=key)
         predictive = self.posterior.predict(pool, samples=self.samples, key=key)
         return pick(predictive, n, by=self.by, exclude=exclude, key=key)
 
-    def teach(self, x: Any, y: Any, *, progress: bool | None = None) -> Posterior:
+    def teach(self, x: PyTree, y: ArrayLike, *, progress: bool | None = None) -> Posterior:
         """Add labels and fit; either both happen or, where an error is raised, neither.
 
         One Ctrl-C ends a refit early: the labels are there, and the posterior is what the fit had
@@ -164,33 +164,33 @@ class Learner:
             y: their labels.
             progress: show the bar of the fit (default: where someone is watching).
         """
-        x, y = self._checked(x, y)
-        if not same_structure(x, self.x):
+        new = self._checked(x, y)
+        if not same_structure(new[0], self.x):
             raise ValueError("x must have the same structure as the inputs before")
-        for name, before, now in (("x", self.x, x), ("y", self.y, y)):
-            old, new = ([a.shape[1:] for a in jax.tree.leaves(tree)] for tree in (before, now))
-            if old != new:
-                shown = [", ".join(map(str, shapes)) for shapes in (old, new)]
+        for name, before, now in zip("xy", (self.x, self.y), new, strict=True):
+            shapes = [
+                ", ".join(str(a.shape[1:]) for a in jax.tree.leaves(tree)) for tree in (before, now)
+            ]
+            if shapes[0] != shapes[1]:
                 raise ValueError(
-                    f"{name} must be like those before: shape {shown[0]} an example, got {shown[1]}"
+                    f"{name} must be like those before: shape {shapes[0]} an example, got "
+                    f"{shapes[1]}"
                 )
-        all_x = jax.tree.map(lambda a, b: np.concatenate([a, b]), self.x, x)
-        all_y = np.concatenate([self.y, y])
-        if self.update == "refit":
-            x, y = all_x, all_y
-        posterior = self._fit(x, y, self.rounds + 1, progress)
-        self.x, self.y, self.posterior = all_x, all_y, posterior
+        every = jax.tree.map(lambda a, b: np.concatenate([a, b]), (self.x, self.y), new)
+        x, labels = every if self.update == "refit" else new
+        posterior = self._fit(x, labels, self.rounds + 1, progress)
+        (self.x, self.y), self.posterior = every, posterior
         self.rounds += 1
         return posterior
 
-    def _checked(self, x: Any, y: Any) -> tuple[Any, np.ndarray]:
+    def _checked(self, x: PyTree, y: ArrayLike) -> tuple[PyTree, np.ndarray]:
         x, y, _ = unpack((x, y))
         check_finite("x", x)
         check_finite("y", y)
         self.model.check(x, y)
         return jax.tree.map(np.asarray, x), np.asarray(y)
 
-    def _fit(self, x: Any, y: np.ndarray, rounds: int, progress: bool | None) -> Posterior:
+    def _fit(self, x: PyTree, y: np.ndarray, rounds: int, progress: bool | None) -> Posterior:
         model, last = self.model, getattr(self, "posterior", None)
         chained = self.update == "posterior_as_prior"
         if chained and last is not None:
@@ -222,9 +222,8 @@ class Learner:
             raise TypeError("x: only arrays, and dicts of arrays, are saved")
         self.posterior.save(path / "posterior.safetensors")
         arrays = {f"x/{name}": a for name, a in x.items()}
-        beside = path / "labels.part.npz"
-        np.savez(beside, y=self.y, rounds=self.rounds, **arrays)
-        beside.replace(path / "labels.npz")
+        with atomic_file(path / "labels.npz", binary=True) as file:
+            np.savez(file, y=self.y, rounds=self.rounds, **arrays)
 
     @classmethod
     def load(cls, directory: str | Path, model: Model, method: Method, **options: Any) -> "Learner":

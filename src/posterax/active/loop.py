@@ -1,17 +1,23 @@
-"""The whole loop over a pool, and the curve it gives."""
+"""The loop over a pool, round after round, and the curve it gives."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from contextlib import suppress
+from typing import NamedTuple, TypeAlias
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
+from numpy.typing import ArrayLike
 
 from .._util.checks import whole_number
 from ..data import as_inputs, unpack
 from ..fitting.fit import raise_on_interrupt
 from ..fitting.progress import Bar
 from ..metrics.inputs import aligned
+from ..predictive import Predictive
 from .learner import Learner
+
+Metric: TypeAlias = Callable[[Predictive, np.ndarray], float]
 
 # of px.metrics, and of what run computes by itself; a width alone is neither good nor bad
 LOWER_IS_BETTER = {"accuracy": False} | dict.fromkeys(
@@ -63,13 +69,13 @@ class Curve(NamedTuple):
 
 def run(
     learner: Learner,
-    pool: Any,
-    labels: Any,
+    pool: PyTree,
+    labels: ArrayLike | Callable[[np.ndarray], ArrayLike],
     *,
     rounds: int,
     n: int,
-    test: tuple[Any, Any],
-    metric: Callable[[Any, np.ndarray], float] | None = None,
+    test: tuple[PyTree, ArrayLike],
+    metric: Metric | None = None,
     lower_is_better: bool | None = None,
     candidates: int | None = None,
     after: Curve | None = None,
@@ -93,16 +99,16 @@ def run(
         progress: show a bar (default: where someone is watching).
 
     Returns:
-        The curve of all whole rounds; Ctrl-C ends the loop. The learner is then what it was after
-        the last of them: no posterior of half a fit is kept, and labels that were asked for in
-        vain are in the curve, for the next call to learn from.
+        The curve of all complete rounds; Ctrl-C ends the loop. The learner is then what it was
+        after the last of them: it has no posterior of half a fit, and labels that were asked for
+        in vain are in the curve, for the next call to learn from.
 
     Example:
         >>> import numpy as np
         >>> import posterax as px
-        >>> pool = np.linspace(-1, 1, 21)[:, None].astype("float32")
         >>> line = px.networks.MLP(1, 1, (), key=0)
         >>> model = px.Model(line, px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1))
+        >>> pool = np.linspace(-1, 1, 21)[:, None].astype("float32")
         >>> learner = px.active.Learner(model, px.Conjugate(), pool[[10]], np.zeros(1))
         >>> test = (pool, 3 * pool[:, 0])
         >>> curve = px.active.run(learner, pool, test[1], rounds=3, n=1, test=test)
@@ -114,56 +120,50 @@ def run(
     rounds, n = whole_number("rounds", rounds), whole_number("n", n)
     pool = as_inputs(pool)
     size = len(jax.tree.leaves(pool)[0])
-    if not callable(labels) and len(labels) != size:
+    if not callable(labels) and np.shape(labels)[:1] != (size,):
         raise ValueError(f"labels must be a function or one for each of {size} inputs of the pool")
-    asked = () if after is None else after.chosen
-    pending = None if after is None else after.pending
-    free = size - sum(len(rows) for rows in asked)
+    ask = labels if callable(labels) else lambda rows: np.asarray(labels)[rows]
+    name, score = _metric(metric, learner)
+    before = Curve(np.zeros(0), np.zeros(0), (), name) if after is None else after
+    counts, scores, chosen = list(before.labels), list(before.scores), list(before.chosen)
+    pending = before.pending
+    free = size - sum(map(len, chosen))
     need = rounds * n if pending is None else len(pending[0]) + (rounds - 1) * n
     if need > free:
         raise ValueError(f"rounds × n = {need} is more than the pool has left, {free} inputs")
     x_test, y_test, _ = unpack(test, "test")
-    name, score = _metric(metric, learner)
     learner.room = max(learner.room, len(learner) + need)
 
-    def measure() -> float:
+    def measure() -> None:
         predictive = learner.posterior.predict(x_test, samples=learner.samples, key=learner.key)
-        return float(score(predictive, np.asarray(y_test)))
+        scores.append(float(score(predictive, np.asarray(y_test))))
+        counts.append(len(learner))
 
-    counts = [] if after is None else list(after.labels)
-    scores = [] if after is None else list(after.scores)
-    chosen = list(asked)
-    with Bar(progress) as bar:
-        try:
-            if len(scores) == len(chosen):  # the start, or the round that Ctrl-C left without one
-                scores.append(measure())
-                counts.append(len(learner))
-            bar.phase("asking", rounds, 0)
-            for i in range(rounds):
-                if pending is None:
-                    done = np.concatenate([*chosen, np.zeros(0, np.int64)]).astype(np.int64)
-                    rows = learner.query(pool, n, exclude=done, candidates=candidates)
-                    found = labels(rows) if callable(labels) else np.asarray(labels)[rows]
-                    pending = rows, np.asarray(found)
-                rows, found = pending
-                x = jax.tree.map(lambda a, rows=rows: np.asarray(a)[rows], pool)
-                # the next question is not to be one of a posterior that is half trained
-                with raise_on_interrupt():
-                    learner.teach(x, found, progress=False)
-                chosen.append(rows)
-                pending = None
-                scores.append(measure())
-                counts.append(len(learner))
-                bar.update(i + 1, {"labels": np.array([counts[-1]]), name: np.array([scores[-1]])})
-        except KeyboardInterrupt:
-            pass
-    kept = len(counts)
+    with Bar(progress) as bar, suppress(KeyboardInterrupt):
+        if len(scores) == len(chosen):  # the start, or the round that Ctrl-C left without one
+            measure()
+        bar.phase("asking", rounds, 0)
+        for i in range(rounds):
+            if pending is None:
+                done = np.concatenate([*chosen, np.zeros(0, np.int64)]).astype(np.int64)
+                rows = learner.query(pool, n, exclude=done, candidates=candidates)
+                pending = rows, np.asarray(ask(rows))
+            rows, answers = pending
+            x = jax.tree.map(lambda a, rows=rows: np.asarray(a)[rows], pool)
+            # the next question is not to be one of a posterior that is half trained
+            with raise_on_interrupt():
+                learner.teach(x, answers, progress=False)
+            chosen.append(rows)
+            pending = None
+            measure()
+            bar.update(i + 1, {"labels": np.array([counts[-1]]), name: np.array([scores[-1]])})
+    complete = len(counts)
     return Curve(
-        np.array(counts), np.array(scores[:kept]), tuple(chosen), name, lower_is_better, pending
+        np.array(counts), np.array(scores[:complete]), tuple(chosen), name, lower_is_better, pending
     )
 
 
-def _metric(metric: Any, learner: Learner) -> tuple[str, Callable[[Any, np.ndarray], float]]:
+def _metric(metric: Metric | None, learner: Learner) -> tuple[str, Metric]:
     if metric is not None:
         if not callable(metric):
             raise TypeError("metric must be a function of a predictive and y")

@@ -13,19 +13,22 @@ input count together.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Literal
 
+import jax
 import numpy as np
 
 from .. import information
+from .._util.checks import one_of
 from .._util.keys import KeyLike, as_key
-from ..metrics.inputs import class_probabilities, is_predictive
+from ..metrics.inputs import Predictions, class_probabilities, is_predictive
+from ..predictive import Predictive
 
 LOG_2PIE = float(np.log(2 * np.pi * np.e))
 LEAST = np.finfo(np.float32).tiny
 
 
-def bald(predictive: Any) -> np.ndarray:
+def bald(predictive: Predictive) -> np.ndarray:
     r"""I[y; w]: what the label would tell about the weights, in nats.
 
     Exact for classes, over the draws of the predictive. For regression it is that of a Gaussian
@@ -37,9 +40,8 @@ def bald(predictive: Any) -> np.ndarray:
     Example:
         >>> import numpy as np
         >>> import posterax as px
-        >>> model = px.Model(
-        ...     px.networks.MLP(1, 3, (8,), key=0), likelihood=px.likelihoods.Categorical()
-        ... )
+        >>> network = px.networks.MLP(1, 3, (8,), key=0)
+        >>> model = px.Model(network, likelihood=px.likelihoods.Categorical())
         >>> x = np.array([[0.1], [9.0]], "float32")
         >>> near, far = px.active.bald(px.prior_posterior(model, x).predict(x, key=0))
         >>> bool(near < far)
@@ -58,7 +60,7 @@ def bald(predictive: Any) -> np.ndarray:
     return 0.5 * (_log_det(predictive, "total") - _log_det(predictive, "aleatoric"))
 
 
-def entropy(predictive: Any) -> np.ndarray:
+def entropy(predictive: Predictions) -> np.ndarray:
     """H[y]: how open the label is, whether or not anything could be learned from it.
 
     For regression that of a Gaussian with the predictive's covariance.
@@ -72,8 +74,7 @@ def entropy(predictive: Any) -> np.ndarray:
         array([0.693, 0.   ])
     """
     if not is_predictive(predictive):
-        p = class_probabilities(predictive, "predictive")
-        return together(information.entropy(p))
+        return together(information.entropy(class_probabilities(predictive, "predictive")))
     if predictive.kind == "classification":
         return together(predictive.total)
     if predictive.kind == "counts":
@@ -82,7 +83,7 @@ def entropy(predictive: Any) -> np.ndarray:
     return 0.5 * (_log_det(predictive, "total") + outputs * LOG_2PIE)
 
 
-def variation_ratio(predictive: Any) -> np.ndarray:
+def variation_ratio(predictive: Predictions) -> np.ndarray:
     """1 − max_k p̄_k: the probability that the most probable class is wrong.
 
     Args:
@@ -104,7 +105,7 @@ def variation_ratio(predictive: Any) -> np.ndarray:
     return together(1 - class_probabilities(predictive, "predictive").max(-1))
 
 
-def variance(predictive: Any, part: str = "epistemic") -> np.ndarray:
+def variance(predictive: Predictive, part: str = "epistemic") -> np.ndarray:
     """The variance of y, summed over targets; for classes that of the indicators of the classes.
 
     Args:
@@ -120,8 +121,7 @@ def variance(predictive: Any, part: str = "epistemic") -> np.ndarray:
         >>> bool(near < far)
         True
     """
-    if part not in ("epistemic", "total"):
-        raise ValueError(f"part must be 'epistemic' or 'total', got {part!r}")
+    one_of("part", part, ("epistemic", "total"))
     if part == "epistemic":
         _several(predictive, "variance")
     return together(getattr(predictive.parts("variance"), part))
@@ -152,8 +152,6 @@ SCORES: dict[str, Callable[..., np.ndarray]] = {
 
 def generator(key: KeyLike) -> np.random.Generator:
     """numpy's generator for a key: choosing a few of many rows happens on the host."""
-    import jax
-
     return np.random.default_rng(np.asarray(jax.random.key_data(as_key(key))).tolist())
 
 
@@ -163,7 +161,7 @@ def together(values: np.ndarray) -> np.ndarray:
     return values.reshape(len(values), -1).sum(-1)
 
 
-def _several(predictive: Any, by: str) -> None:
+def _several(predictive: Predictive, by: str) -> None:
     if not is_predictive(predictive):
         raise TypeError(
             f"by={by!r} needs a Predictive (posterior.predict makes one), whose posterior samples "
@@ -176,7 +174,7 @@ def _several(predictive: Any, by: str) -> None:
         )
 
 
-def _log_det(predictive: Any, part: str) -> np.ndarray:
+def _log_det(predictive: Predictive, part: Literal["total", "aleatoric"]) -> np.ndarray:
     """log |V| of each input; several targets have a covariance."""
     if int(np.prod(predictive.mean.shape[1:])) == 1:
         values = np.asarray(getattr(predictive, part), np.float64).reshape(len(predictive))

@@ -5,13 +5,13 @@ reward of that action alone. The cumulative regret after T interactions is
 
     R_T = Σₜ (max_a E[rₐ | xₜ] − E[r_{aₜ} | xₜ])
 
-Both are pure, so that the whole course of a bandit is one compiled program.
+Both are pure, so that the course of a bandit is one compiled program.
 """
 
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import equinox as eqx
-import jax
+from jaxtyping import Array, PyTree
 
 
 class Interaction(NamedTuple):
@@ -24,9 +24,9 @@ class Interaction(NamedTuple):
         (2,)
     """
 
-    context: jax.Array  # (features,)
-    rewards: jax.Array  # (actions,) what each action would pay this time
-    expected: jax.Array  # (actions,) the expected pay of each, for the regret
+    context: Array  # (features,)
+    rewards: Array  # (actions,) what each action would pay this time
+    expected: Array  # (actions,) the expected pay of each, for the regret
 
 
 class Environment(eqx.Module):
@@ -56,7 +56,7 @@ class Environment(eqx.Module):
         def features(self) -> int:
             """Length of a context."""
 
-    def draw(self, key: jax.Array, t: jax.Array) -> Interaction:
+    def draw(self, key: Array, t: Array) -> Interaction:
         """Interaction number ``t`` = 0, 1, …: pure and jittable, ``t`` may be traced."""
         raise NotImplementedError
 
@@ -84,20 +84,30 @@ class Policy(eqx.Module):
 
     refit_every: ClassVar[int | None] = None
 
-    def init(self, features: int, actions: int, key: jax.Array) -> Any:
+    def init(self, features: int, actions: int, key: Array) -> PyTree:
         """The state before the first interaction."""
         raise NotImplementedError
 
-    def choose(self, state: Any, context: jax.Array, key: jax.Array) -> jax.Array:
+    def choose(self, state: PyTree, context: Array, key: Array) -> Array:
         """The action for a context, an int32 in 0 … actions − 1."""
         raise NotImplementedError
 
     def update(
-        self, state: Any, context: jax.Array, action: jax.Array, reward: jax.Array, key: jax.Array
-    ) -> Any:
-        """The state after the action's reward was seen."""
+        self, state: PyTree, context: Array, action: Array, reward: Array, key: Array
+    ) -> PyTree:
+        """The state after the action's reward."""
         raise NotImplementedError
 
-    def refit(self, state: Any, key: jax.Array) -> Any:
+    def refit(self, state: PyTree, key: Array) -> PyTree:
         """The state after learning from all that is remembered; see ``refit_every``."""
         raise NotImplementedError
+
+
+def check_policy(policy: Policy) -> None:
+    """Refuse what is no policy, or the class of one."""
+    if not isinstance(policy, Policy):
+        hint = "; call it" if isinstance(policy, type) else ""
+        raise TypeError(
+            "policy must be a px.bandits.Policy such as px.bandits.Thompson(), got "
+            f"{getattr(policy, '__name__', type(policy).__name__)}{hint}"
+        )

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array
 
 from .._util.checks import above_zero
 from .base import Policy
@@ -27,13 +28,13 @@ from .base import Policy
 class LinearState(NamedTuple):
     """What is known of each action."""
 
-    mean: jax.Array  # (actions, d) m
-    root: jax.Array  # (actions, d, d) S
-    shape: jax.Array  # (actions,) k
-    noise: jax.Array  # (actions,) v, about the noise's variance
+    mean: Array  # (actions, d) m
+    root: Array  # (actions, d, d) S
+    shape: Array  # (actions,) k
+    noise: Array  # (actions,) v, about the noise's variance
 
 
-def student(key: jax.Array, freedom: jax.Array) -> jax.Array:
+def student(key: Array, freedom: Array) -> Array:
     """Student's t by two uniforms (Bailey 1994): no rejection, so that it vectorises.
 
     Example:
@@ -88,7 +89,7 @@ class LinearThompson(Policy):
         if not 0 < self.forgetting <= 1:
             raise ValueError(f"forgetting must lie above 0 and be at most 1, got {self.forgetting}")
 
-    def init(self, features: int, actions: int, key: jax.Array) -> LinearState:
+    def init(self, features: int, actions: int, key: Array) -> LinearState:
         d = features + self.intercept
         variance = 1.0 if self.noise is None else self.noise**2
         return LinearState(
@@ -98,22 +99,15 @@ class LinearThompson(Policy):
             jnp.full(actions, variance),
         )
 
-    def choose(self, state: LinearState, context: jax.Array, key: jax.Array) -> jax.Array:
+    def choose(self, state: LinearState, context: Array, key: Array) -> Array:
         x = self._with_one(context)
         spread = jnp.sum(jnp.square(x @ state.root), -1)  # xᵀPx, action by action
-        if self.noise is None:
-            z = student(key, 2 * state.shape)
-        else:
-            z = jax.random.normal(key, spread.shape)
+        known = self.noise is not None
+        z = jax.random.normal(key, spread.shape) if known else student(key, 2 * state.shape)
         return jnp.argmax(state.mean @ x + jnp.sqrt(state.noise * spread) * z).astype(jnp.int32)
 
     def update(
-        self,
-        state: LinearState,
-        context: jax.Array,
-        action: jax.Array,
-        reward: jax.Array,
-        key: jax.Array,
+        self, state: LinearState, context: Array, action: Array, reward: Array, key: Array
     ) -> LinearState:
         x = self._with_one(context)
         if self.forgetting != 1:
@@ -128,10 +122,8 @@ class LinearThompson(Policy):
         if self.noise is None:
             shape = shape + 0.5
             noise = noise + (error**2 / c - noise) / (2 * shape)
-        new = (mean, root, shape, noise)
-        return LinearState(
-            *(old.at[action].set(part) for old, part in zip(state, new, strict=True))
-        )
+        pairs = zip(state, (mean, root, shape, noise), strict=True)
+        return LinearState(*(old.at[action].set(new) for old, new in pairs))
 
     def _forgotten(self, state: LinearState) -> LinearState:
         """Less is known: P / forgetting, but no variance above the prior's; k goes towards its."""
@@ -141,7 +133,7 @@ class LinearThompson(Policy):
         shape = self.forgetting * state.shape + (1 - self.forgetting) * SHAPE
         return state._replace(root=root, shape=shape)
 
-    def _with_one(self, context: jax.Array) -> jax.Array:
+    def _with_one(self, context: Array) -> Array:
         return jnp.append(context, 1.0) if self.intercept else context
 
 

@@ -1,34 +1,35 @@
 """For live use: one context, one choice and one reward at a time; saved and loaded in between."""
 
 from pathlib import Path
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
+from numpy.typing import ArrayLike
 
 from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
 from ..fitting.fit import raise_on_interrupt
-from .base import Policy
+from .base import Policy, check_policy
 from .loop import first_keys, first_state, refit_key, step_keys
 
 
 @eqx.filter_jit
-def _choose(policy: Policy, state: Any, context: jax.Array, key: jax.Array) -> jax.Array:
+def _choose(policy: Policy, state: PyTree, context: jax.Array, key: jax.Array) -> jax.Array:
     return policy.choose(state, context, key)
 
 
 # the state is donated: its buffers are written in place
 @eqx.filter_jit(donate="all-except-first")
-def _update(fixed: Any, state: Any) -> Any:
-    policy, context, action, reward, key = fixed
-    return policy.update(state, context, action, reward, key)
+def _update(fixed: tuple[Policy, tuple[jax.Array, ...]], state: PyTree) -> PyTree:
+    policy, given = fixed
+    return policy.update(state, *given)
 
 
 class Agent:
-    """A policy at work: it chooses, is told what came of it, and learns.
+    """A policy at work: it chooses, hears what came of it, and learns.
 
     With the key of a run (``jax.random.fold_in(key, r)``) it does what run r of ``play`` does.
     Rewards may come late: choices and updates are counted apart, each with randomness of its own.
@@ -52,50 +53,41 @@ class Agent:
     """
 
     def __init__(self, policy: Policy, features: int, actions: int, *, key: KeyLike = 0):
-        if not isinstance(policy, Policy):
-            raise TypeError(
-                "policy must be a px.bandits.Policy such as px.bandits.Thompson(), got "
-                f"{getattr(policy, '__name__', type(policy).__name__)}"
-            )
+        check_policy(policy)
         self.policy = policy
-        self.features, self.actions = (
-            whole_number("features", features),
-            whole_number("actions", actions),
-        )
+        self.features = whole_number("features", features)
+        self.actions = whole_number("actions", actions)
         start, self.course = first_keys(as_key(key))
         self.state = first_state(policy, self.features, self.actions, start)
         self.choices = 0  # so far
         self.updates = 0
 
-    def _context(self, context: Any) -> jax.Array:
-        found = np.asarray(context, np.dtype(jnp.result_type(float)))
-        if found.shape != (self.features,):
-            raise ValueError(f"context must have shape ({self.features},), got {found.shape}")
-        if not np.isfinite(found).all():
+    def _context(self, context: ArrayLike) -> jax.Array:
+        numbers = np.asarray(context, np.dtype(jnp.result_type(float)))
+        if numbers.shape != (self.features,):
+            raise ValueError(f"context must have shape ({self.features},), got {numbers.shape}")
+        if not np.isfinite(numbers).all():
             raise ValueError("context must be finite")
-        return jnp.asarray(found)
+        return jnp.asarray(numbers)
 
-    def choose(self, context: Any) -> int:
+    def choose(self, context: ArrayLike) -> int:
         """The action for a context, from 0 to ``actions`` − 1."""
         key = step_keys(self.course, self.choices)[1]
         action = int(_choose(self.policy, self.state, self._context(context), key))
         self.choices += 1
         return action
 
-    def update(self, context: Any, action: int, reward: float) -> None:
+    def update(self, context: ArrayLike, action: int, reward: float) -> None:
         """Learn what an action was paid in a context."""
-        context = self._context(context)
-        action = whole_number("action", action, least=0)
-        if action >= self.actions:
-            raise ValueError(
-                f"action must be below {self.actions}, the number of actions: {action}"
-            )
+        x = self._context(context)
+        if whole_number("action", action, least=0) >= self.actions:
+            raise ValueError(f"action must be below {self.actions}, their number: {action}")
         paid = jnp.asarray(reward, jnp.result_type(float))
         if paid.shape != () or not bool(jnp.isfinite(paid)):
             raise ValueError(f"reward must be one finite number, got {reward!r}")
         key = step_keys(self.course, self.updates)[2]
-        fixed = (self.policy, context, jnp.asarray(action, jnp.int32), paid, key)
-        self.state = _update(fixed, self.state)
+        given = (x, jnp.asarray(action, jnp.int32), paid, key)
+        self.state = _update((self.policy, given), self.state)
         self.updates += 1
         every = self.policy.refit_every
         if every is not None and self.updates % every == 0:

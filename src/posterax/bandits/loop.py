@@ -8,14 +8,16 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import PyTree
 
 from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
 from ..fitting.fit import interruptible, raise_on_interrupt
 from ..fitting.progress import Bar
-from .base import Environment, Policy
+from .base import Environment, Policy, check_policy
 
-MOST = 4096  # interactions per chunk: the size of the buffers that tell of them
+MOST = 4096  # interactions per chunk: the size of the buffers for what happens in them
 CHUNK_SECONDS = 1.0
 
 
@@ -24,7 +26,7 @@ class Played(NamedTuple):
 
     ``regret`` is of what was to be expected, max_a E[rₐ | x] − E[r_a | x]; ``realised`` of what
     was paid, by the best action in expectation less by the one that was taken. ``steps`` is lower
-    than asked for after Ctrl-C.
+    than asked for after Ctrl-C. Within the loop it is of one run, in arrays of JAX.
 
     Example:
         >>> import numpy as np
@@ -34,10 +36,10 @@ class Played(NamedTuple):
         array([3., 3.])
     """
 
-    actions: np.ndarray
-    rewards: np.ndarray
-    regret: np.ndarray
-    realised: np.ndarray
+    actions: np.ndarray | jax.Array
+    rewards: np.ndarray | jax.Array
+    regret: np.ndarray | jax.Array
+    realised: np.ndarray | jax.Array
 
     @property
     def runs(self) -> int:
@@ -55,65 +57,52 @@ class Played(NamedTuple):
         return np.cumsum(self.regret, axis=1, dtype=np.float64)
 
 
-class Told(NamedTuple):
-    """Room for what a chunk of interactions gives back, a row each."""
-
-    actions: jax.Array
-    rewards: jax.Array
-    regret: jax.Array
-    realised: jax.Array
-
-
 def first_keys(key: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Of a run: the key of the policy's first state, and that of all interactions."""
     start, course = jax.random.split(key)
     return start, course
 
 
-def step_keys(course: jax.Array, t: Any) -> jax.Array:
+def step_keys(course: jax.Array, t: ArrayLike) -> jax.Array:
     """Of interaction t: keys for the environment, the choice and the update."""
     return jax.random.split(jax.random.fold_in(course, t), 3)
 
 
-def refit_key(course: jax.Array, t: Any) -> jax.Array:
+def refit_key(course: jax.Array, t: ArrayLike) -> jax.Array:
     """Of a fit after interaction t."""
     return jax.random.fold_in(step_keys(course, t)[2], 1)
 
 
 def interact(
-    environment: Environment, policy: Policy, course: jax.Array, t: jax.Array, state: Any
-) -> tuple[Any, Told]:
+    environment: Environment, policy: Policy, course: jax.Array, t: jax.Array, state: PyTree
+) -> tuple[PyTree, Played]:
     """One interaction: a context, a choice, what came of it, and the state after it."""
     for_world, for_choice, for_update = step_keys(course, t)
-    found = environment.draw(for_world, t)
-    action = policy.choose(state, found.context, for_choice).astype(jnp.int32)
-    reward = found.rewards[action]
-    state = policy.update(state, found.context, action, reward, for_update)
-    best = jnp.argmax(found.expected)
-    told = Told(
-        action, reward,
-        found.expected[best] - found.expected[action], found.rewards[best] - reward,
-    )  # fmt: skip
-    return state, told
+    context, rewards, expected = environment.draw(for_world, t)
+    action = policy.choose(state, context, for_choice).astype(jnp.int32)
+    reward = rewards[action]
+    state = policy.update(state, context, action, reward, for_update)
+    best = jnp.argmax(expected)
+    return state, Played(action, reward, expected[best] - expected[action], rewards[best] - reward)
 
 
-def _chunk(
-    fixed: tuple[Environment, Policy, jax.Array, jax.Array, jax.Array], state: Any, told: Told
-) -> tuple[Any, Told]:
+Fixed = tuple[Environment, Policy, jax.Array, jax.Array, jax.Array]
+
+
+def _chunk(fixed: Fixed, state: PyTree, played: Played) -> tuple[PyTree, Played]:
     """Interactions start … stop − 1 of one run; their number is no constant of the program."""
     environment, policy, course, start, stop = fixed
     # a posterior in the state has more than arrays
     arrays, others = eqx.partition(state, eqx.is_array)
 
-    def one(t: jax.Array, carry: Any) -> Any:
-        arrays, told = carry
-        state = eqx.combine(arrays, others)
-        state, new = interact(environment, policy, course, t, state)
+    def one(t: jax.Array, carry: tuple[PyTree, Played]) -> tuple[PyTree, Played]:
+        arrays, played = carry
+        state, new = interact(environment, policy, course, t, eqx.combine(arrays, others))
         put = lambda b, v: b.at[t - start].set(v.astype(b.dtype))  # noqa: E731
-        return eqx.filter(state, eqx.is_array), jax.tree.map(put, told, new)
+        return eqx.filter(state, eqx.is_array), jax.tree.map(put, played, new)
 
-    arrays, told = jax.lax.fori_loop(start, stop, one, (arrays, told))
-    return eqx.combine(arrays, others), told
+    arrays, played = jax.lax.fori_loop(start, stop, one, (arrays, played))
+    return eqx.combine(arrays, others), played
 
 
 # State and buffers are donated: they are written in place. Everything else comes first.
@@ -121,14 +110,14 @@ _one_run = eqx.filter_jit(_chunk, donate="all-except-first")
 
 
 @eqx.filter_jit(donate="all-except-first")
-def _all_runs(fixed: Any, state: Any, told: Told) -> tuple[Any, Told]:
+def _all_runs(fixed: Fixed, states: PyTree, played: Played) -> tuple[PyTree, Played]:
     environment, policy, courses, start, stop = fixed
     each = lambda c, s, b: _chunk((environment, policy, c, start, stop), s, b)  # noqa: E731
-    return jax.vmap(each)(courses, state, told)
+    return jax.vmap(each)(courses, states, played)
 
 
 @eqx.filter_jit
-def first_state(policy: Policy, features: int, actions: int, key: jax.Array) -> Any:
+def first_state(policy: Policy, features: int, actions: int, key: jax.Array) -> PyTree:
     """The policy's state before the first interaction, in types that the loop keeps."""
     strong = lambda a: jax.lax.convert_element_type(a, jnp.asarray(a).dtype)  # noqa: E731
     return jax.tree.map(strong, policy.init(features, actions, key))
@@ -144,27 +133,24 @@ class _Runs:
     def __init__(self, environment: Environment, policy: Policy, keys: list[jax.Array]):
         self.environment, self.policy = environment, policy
         starts, self.courses = zip(*map(first_keys, keys), strict=True)
-        make = lambda key: first_state(policy, environment.features, environment.actions, key)  # noqa: E731
-        states = [make(key) for key in starts]
-        column = lambda kind: jnp.zeros(MOST, kind)  # noqa: E731
-        told = [Told(column(jnp.int32), column(float), column(float), column(float)) for _ in keys]
+        sizes = environment.features, environment.actions
+        self.states: Any = [first_state(policy, *sizes, key) for key in starts]
+        types = (jnp.int32, float, float, float)
+        self.played: Any = [Played(*(jnp.zeros(MOST, kind) for kind in types)) for _ in keys]
         self.together = jax.default_backend() != "cpu" and policy.refit_every is None
         self.threads: ThreadPoolExecutor | None = None
-        self.states: Any = states
-        self.told: Any = told
         if self.together:
             stack = lambda *a: jnp.stack(a)  # noqa: E731
-            self.states = jax.tree.map(stack, *states)
-            self.told = jax.tree.map(stack, *told)
-            self.stacked = jnp.stack(self.courses)
+            self.states = jax.tree.map(stack, *self.states)
+            self.played = jax.tree.map(stack, *self.played)
 
-    def advance(self, start: int, stop: int) -> Told:
+    def advance(self, start: int, stop: int) -> Played:
         """All runs from one interaction to another; what happened, (runs, stop − start)."""
         span = jnp.asarray(start, jnp.int32), jnp.asarray(stop, jnp.int32)
         if self.together:
-            fixed = (self.environment, self.policy, self.stacked, *span)
-            self.states, self.told = _all_runs(fixed, self.states, self.told)
-            return jax.tree.map(lambda a: np.asarray(a)[:, : stop - start], self.told)
+            fixed = (self.environment, self.policy, jnp.stack(self.courses), *span)
+            self.states, self.played = _all_runs(fixed, self.states, self.played)
+            return jax.tree.map(lambda a: np.asarray(a)[:, : stop - start], self.played)
         each = range(len(self.courses))
         if self.threads is None or start == 0:  # the first chunk compiles, once for all of them
             done = [self._advance_one(r, *span) for r in each]
@@ -177,10 +163,10 @@ class _Runs:
         for r, course in enumerate(self.courses):
             self.states[r] = self.policy.refit(self.states[r], refit_key(course, stop - 1))
 
-    def _advance_one(self, r: int, start: jax.Array, stop: jax.Array) -> Told:
+    def _advance_one(self, r: int, start: jax.Array, stop: jax.Array) -> Played:
         fixed = (self.environment, self.policy, self.courses[r], start, stop)
-        self.states[r], self.told[r] = _one_run(fixed, self.states[r], self.told[r])
-        return jax.tree.map(np.asarray, self.told[r])
+        self.states[r], self.played[r] = _one_run(fixed, self.states[r], self.played[r])
+        return jax.tree.map(np.asarray, self.played[r])
 
 
 def play(
@@ -222,19 +208,14 @@ def play(
             "environment must be a px.bandits.Environment such as px.bandits.wheel(0.5), got "
             f"{type(environment).__name__}"
         )
-    if not isinstance(policy, Policy):
-        hint = "; call it" if isinstance(policy, type) else ""
-        raise TypeError(
-            "policy must be a px.bandits.Policy such as px.bandits.Thompson(), got "
-            f"{getattr(policy, '__name__', type(policy).__name__)}{hint}"
-        )
+    check_policy(policy)
     steps, runs = whole_number("steps", steps), whole_number("runs", runs)
     base = as_key(key)
     every = policy.refit_every
     with Bar(progress) as bar, interruptible() as interrupted:
         bar.phase(type(policy).__name__, steps, 0)
         all_runs = _Runs(environment, policy, [jax.random.fold_in(base, r) for r in range(runs)])
-        parts: list[Told] = []
+        parts: list[Played] = []
         t, length = 0, 1
         with ThreadPoolExecutor(runs) as threads:
             all_runs.threads = threads
@@ -256,5 +237,4 @@ def play(
                     except KeyboardInterrupt:
                         if not interrupted():  # whoever called wants all or nothing
                             raise
-    joined = jax.tree.map(lambda *a: np.concatenate(a, axis=1), *parts)
-    return Played(*joined)
+    return jax.tree.map(lambda *a: np.concatenate(a, axis=1), *parts)

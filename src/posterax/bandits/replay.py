@@ -1,9 +1,11 @@
 """The replay buffer: the last so many interactions, in arrays of fixed size."""
 
-from typing import Any, NamedTuple
+from math import prod
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike, DTypeLike
 
 from ..data import shuffle
 
@@ -41,14 +43,11 @@ class Replay(NamedTuple):
         So many minibatches as the buffer holds are one pass over it, without repetition; all rows
         of a half-filled one come equally often, but for one time.
         """
-        count = 1
-        for size in shape:
-            count *= size
         filled = jnp.maximum(self.filled, 1)
-        place = jnp.arange(count, dtype=jnp.int32) % filled
-        return shuffle(place, filled, key).reshape(shape)
+        position = jnp.arange(prod(shape), dtype=jnp.int32) % filled
+        return shuffle(position, filled, key).reshape(shape)
 
-    def numbers(self, count: int, batches: Any) -> jax.Array:
+    def numbers(self, count: int, batches: ArrayLike) -> jax.Array:
         """Which minibatch of a pass each of the next ``count`` is, from 0 to ``batches`` − 1.
 
         Counted on from one interaction to the next: each number comes equally often whether or
@@ -57,7 +56,7 @@ class Replay(NamedTuple):
         return (self.seen % batches * count + jnp.arange(count, dtype=jnp.int32)) % batches
 
 
-def empty(capacity: int, inputs: int, dtype: Any = jnp.float32) -> Replay:
+def empty(capacity: int, inputs: int, dtype: DTypeLike = jnp.float32) -> Replay:
     """A buffer before the first interaction.
 
     Example:

@@ -9,13 +9,14 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
 from .. import networks
 from .._util.checks import whole_number
 from .._util.fingerprint import settings_fingerprint
 from .._version import __version__
 from ..errors import CheckpointError
-from ..files import named as _named
+from ..files import named as by_name
 from ..files import saved as files
 from ..files.bounds import check_config, check_count, check_size, field, named, numbers_held
 from ..files.container import FORMAT, circumstances, pack, unpack, write
@@ -32,8 +33,15 @@ from .neural import Neural, own_copy
 from .policies import UCB, EpsilonGreedy, Greedy, Thompson
 from .simple import Uniform
 
+Arrays = dict[str, np.ndarray]
+Header = dict[str, Any]
+
 # what may be made from a file: these names and no others
-_POLICIES = {c.__name__: c for c in (EpsilonGreedy, Greedy, LinearThompson, Thompson, UCB, Uniform)}
+_POLICIES = (EpsilonGreedy, Greedy, LinearThompson, Thompson, UCB, Uniform)
+_KNOWN: dict[str, Any] = {
+    "policy": {kind.__name__: kind for kind in _POLICIES},
+    "method": by_name.METHODS,
+}
 # settings that came after the first files, and what those files meant by having none
 _LATER = {"random_first": 0}
 
@@ -43,9 +51,9 @@ class _Own(Exception):
 
 
 def save(agent: Agent, path: Path) -> None:
-    """Write an agent, whole or not at all."""
+    """Write an agent; an interrupted call leaves what was there."""
     about = {
-        "policy": _by_name(agent.policy),
+        "policy": _settings(agent.policy),
         "fingerprint": _fingerprint(agent.policy),
         "features": agent.features,
         "actions": agent.actions,
@@ -92,7 +100,7 @@ def load(path: str | Path, *, policy: Policy | None = None) -> Agent:
 
 
 def _rebuild(
-    path: Path, arrays: dict[str, np.ndarray], header: Any, about: Any, policy: Policy | None
+    path: Path, arrays: Arrays, header: Header, about: Header, policy: Policy | None
 ) -> Agent:
     stored = field(about, "policy", dict, type(None), path=path)
     if policy is None and stored is None:
@@ -103,8 +111,8 @@ def _rebuild(
     made: Any = None if stored is None else _make(stored, arrays, path)
     if policy is not None:
         # made again from the file, so that settings which came later have their defaults
-        known = about["fingerprint"] if stored is None else _by_name(made)
-        if known != (_fingerprint(policy) if stored is None else _by_name(policy)):
+        known = about["fingerprint"] if stored is None else _settings(made)
+        if known != (_fingerprint(policy) if stored is None else _settings(policy)):
             raise CheckpointError(f"{path}: policy has other settings than the one that was saved")
     policy = made if policy is None else policy
     if not isinstance(policy, Policy):
@@ -120,15 +128,13 @@ def _rebuild(
     state = unpack(_apart(agent.state)[0], arrays, "agent", path)
     if "posterior" in header:
         model = learner_of(policy, agent.features, agent.actions).model
-        found = files.rebuild(arrays, header, model, path).bare()
-        state = state._replace(learned=own_copy(found))
+        posterior = files.rebuild(arrays, header, model, path).bare()
+        state = state._replace(learned=own_copy(posterior))
     agent.state = state
     return agent
 
 
-def _check_sizes(
-    policy: Policy, features: int, actions: int, arrays: dict[str, np.ndarray], path: Path
-) -> None:
+def _check_sizes(policy: Policy, features: int, actions: int, arrays: Arrays, path: Path) -> None:
     """Refuse what would take far more memory than the file holds, before it is made."""
     if isinstance(policy, Neural):
         wide = features + 2 * actions
@@ -146,17 +152,17 @@ def _check_sizes(
     check_size("its state", state, arrays, path)
 
 
-def _learned_sizes(arrays: dict[str, np.ndarray]) -> list[int]:
+def _learned_sizes(arrays: Arrays) -> list[int]:
     return [array.size for name, array in arrays.items() if "/learned." in name]
 
 
-def _most_layers(arrays: dict[str, np.ndarray]) -> int:
+def _most_layers(arrays: Arrays) -> int:
     """As many as there are arrays of weights; or, where all weights are one array, weights."""
     sizes = _learned_sizes(arrays)
     return max(len(sizes), *sizes) if sizes else numbers_held(arrays)
 
 
-def _check_layers(policy: Neural, hidden: list[int], arrays: Any, path: Path) -> None:
+def _check_layers(policy: Neural, hidden: list[int], arrays: Arrays, path: Path) -> None:
     """Refuse more hidden layers than what was learned has arrays, or numbers, for."""
     sizes = _learned_sizes(arrays)
     if policy.network is not None or not sizes:
@@ -166,7 +172,7 @@ def _check_layers(policy: Neural, hidden: list[int], arrays: Any, path: Path) ->
         raise CheckpointError(f"{path}: {len(hidden):,} hidden layers are not what it has learned")
 
 
-def _apart(state: Any) -> tuple[Any, Posterior | None]:
+def _apart(state: PyTree) -> tuple[PyTree, Posterior | None]:
     """A state, and the posterior in it where a fit has put one there."""
     learned = getattr(state, "learned", None)
     if not isinstance(learned, Posterior):
@@ -177,7 +183,7 @@ def _apart(state: Any) -> tuple[Any, Posterior | None]:
 # -- settings by name
 
 
-def _by_name(policy: Policy) -> Any:
+def _settings(policy: Policy) -> Header | None:
     """A policy in JSON, or ``None`` where something in it is the user's own."""
     try:
         return json.loads(json.dumps(_describe(policy), default=_number))
@@ -189,7 +195,7 @@ def _fingerprint(policy: Policy) -> str:
     """What recognises a policy of the user's own; settings that came later count where set."""
     neural = lambda node: isinstance(node, Neural)  # noqa: E731
 
-    def counted(node: Any) -> Any:
+    def counted(node: PyTree) -> PyTree:
         unset = [n for n, before in _LATER.items() if neural(node) and getattr(node, n) == before]
         if not unset:
             return node
@@ -215,37 +221,35 @@ def _describe(value: Any) -> Any:
         return _number(value)
     node: Any = None
     if isinstance(value, Prior):
-        node = {"prior": _named.describe_prior(value)}
+        node = {"prior": by_name.describe_prior(value)}
     elif isinstance(value, Likelihood):
-        node = {"likelihood": _named.as_call(value, _named.LIKELIHOODS, skip=("cholesky",))}
+        node = {"likelihood": by_name.as_call(value, by_name.LIKELIHOODS, skip=("cholesky",))}
     elif isinstance(value, Policy | Method):
-        kind, known = (
-            ("policy", _POLICIES) if isinstance(value, Policy) else ("method", _named.METHODS)
-        )
+        kind = "policy" if isinstance(value, Policy) else "method"
         name = type(value).__name__
-        if known.get(name) is type(value):
+        if _KNOWN[kind].get(name) is type(value):
             fields = [f.name for f in dataclasses.fields(value) if f.init]
             node = {kind: name, "with": {n: _describe(getattr(value, n)) for n in fields}}
-    elif networks.BY_NAME.get(type(value).__name__) is type(value) and _named.has_config(value):
+    elif networks.BY_NAME.get(type(value).__name__) is type(value) and by_name.has_config(value):
         node = {"network": type(value).__name__, "with": value.config()}
     if node is None or None in node.values():
         raise _Own
     return node
 
 
-def _make(node: Any, arrays: dict[str, np.ndarray], path: Path) -> Any:
+def _make(node: Any, arrays: Arrays, path: Path) -> Any:
     if not isinstance(node, dict):
         return node
     if "tuple" in node:
         return tuple(_make(v, arrays, path) for v in field(node, "tuple", list, path=path))
     if "prior" in node:
-        return _named.make_prior(node["prior"], path)
+        return by_name.make_prior(node["prior"], path)
     if "likelihood" in node:
-        return _named.make_likelihood(node["likelihood"], path)
+        return by_name.make_likelihood(node["likelihood"], path)
     if "network" in node:
         stored = {"name": node["network"], "config": node["with"]}
-        return _named.make_network(stored, arrays, _most_layers(arrays), path)
-    kind, known = ("policy", _POLICIES) if "policy" in node else ("method", _named.METHODS)
-    make = named(known, {"name": node.get(kind)}, kind, path)
+        return by_name.make_network(stored, arrays, _most_layers(arrays), path)
+    kind = "policy" if "policy" in node else "method"
+    make = named(_KNOWN[kind], {"name": node.get(kind)}, kind, path)
     settings = field(node, "with", dict, path=path)
     return make(**{name: _make(v, arrays, path) for name, v in settings.items()})

@@ -1,9 +1,8 @@
 """Policies that do not learn."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array
 
 from .base import Policy
 
@@ -18,13 +17,13 @@ class Uniform(Policy):
         [0, 1, 2, 3, 4]
     """
 
-    def init(self, features: int, actions: int, key: jax.Array) -> Any:
+    def init(self, features: int, actions: int, key: Array) -> Array:
         return jnp.zeros(actions, jnp.int32)  # how often each was chosen
 
-    def choose(self, state: Any, context: jax.Array, key: jax.Array) -> jax.Array:
+    def choose(self, state: Array, context: Array, key: Array) -> Array:
         return jax.random.randint(key, (), 0, len(state))
 
     def update(
-        self, state: Any, context: jax.Array, action: jax.Array, reward: jax.Array, key: jax.Array
-    ) -> Any:
+        self, state: Array, context: Array, action: Array, reward: Array, key: Array
+    ) -> Array:
         return state.at[action].add(1)

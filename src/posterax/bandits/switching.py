@@ -32,9 +32,8 @@ class Switching(Environment):
         shift: Any = t // self.every
         if self.what == "classes" and isinstance(self.inner, Table):
             return self.inner.of_class(key, shift)
-        found = self.inner.draw(key, t)
-        rolled = [jnp.roll(pay, shift % self.actions) for pay in (found.rewards, found.expected)]
-        return Interaction(found.context, *rolled)
+        context, *pays = self.inner.draw(key, t)
+        return Interaction(context, *(jnp.roll(pay, shift % self.actions) for pay in pays))
 
 
 def switching(environment: Environment, every: int, *, what: str = "actions") -> Switching:

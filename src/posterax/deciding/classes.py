@@ -1,16 +1,16 @@
 """Decisions about classes: expectations are sums."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..data import as_array, check_finite
-from ..metrics.inputs import class_probabilities, is_predictive, labels
-from .options import Options, is_name, losses, named_actions
+from ..metrics.inputs import Predictions, class_probabilities, is_predictive, labels
+from .options import Actions, Loss, Options, is_name, losses, named_actions
 
 
-def for_classes(predictive: Any, loss: Any, actions: Any) -> Options:
+def for_classes(predictive: Predictions, loss: Loss, actions: Actions) -> Options:
     """The best column of a loss matrix, or the best action for a function."""
     one = not is_predictive(predictive) and np.ndim(predictive) == 1  # a single example
     p = class_probabilities([predictive] if one else predictive, "predictive")
@@ -18,8 +18,7 @@ def for_classes(predictive: Any, loss: Any, actions: Any) -> Options:
     matrix, named = _loss_matrix(loss, actions, p.shape[-1])
     # zero-one: 1 − p, which orders the actions as p does to the last bit that 1 − p has
     expected = 1 - p if isinstance(loss, str) and actions is None else p @ matrix
-    best = expected.argmin(-1)
-    risk = expected.min(-1)
+    best, risk = expected.argmin(-1), expected.min(-1)
 
     def perfect(cost: np.ndarray) -> np.ndarray:
         return np.sum(p * np.minimum(matrix.min(1), cost[..., None]), axis=-1)
@@ -34,11 +33,11 @@ class _Lost:
     matrix: np.ndarray
     best: np.ndarray
 
-    def __call__(self, y: Any) -> np.ndarray:
+    def __call__(self, y: ArrayLike) -> np.ndarray:
         return self.matrix[labels(y, self.best.shape, len(self.matrix)), self.best]
 
 
-def _loss_matrix(loss: Any, actions: Any, classes: int) -> tuple[np.ndarray, np.ndarray]:
+def _loss_matrix(loss: Loss, actions: Actions, classes: int) -> tuple[np.ndarray, np.ndarray]:
     """Losses, classes × actions, and what the actions are called."""
     named = None if actions is None else named_actions(actions)
     if is_name(loss):
@@ -54,8 +53,8 @@ def _loss_matrix(loss: Any, actions: Any, classes: int) -> tuple[np.ndarray, np.
             )
         loss = np.not_equal
     if callable(loss):
-        named = np.arange(classes) if named is None else named
         every = np.arange(classes)
+        named = every if named is None else named
         columns = [losses(loss, every, action, every.shape) for action in named]
         return np.stack(columns, axis=1), named
     matrix = np.asarray(as_array(loss, "loss"), np.float64)
@@ -64,7 +63,7 @@ def _loss_matrix(loss: Any, actions: Any, classes: int) -> tuple[np.ndarray, np.
     if named is None or matrix.shape != (classes, len(named)):
         raise ValueError(
             f"the loss matrix must have {classes} rows, one for each class, and a column for each "
-            f"action{'' if actions is None else f' ({len(actions)})'}, got shape {matrix.shape}"
+            f"action{'' if actions is None else f' ({np.size(actions)})'}, got shape {matrix.shape}"
         )
     check_finite("loss", matrix)
     return matrix, named

@@ -5,21 +5,25 @@ r"""What to do, given what is believed: the action of least expected loss, or no
 A probability says what may be the case; a decision also needs what each mistake costs.
 """
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .._util.checks import whole_number
 from ..data import as_array, check_finite
-from ..metrics.inputs import is_predictive, of_examples
+from ..metrics.inputs import Predictions, is_predictive, of_examples
 from .classes import for_classes
 from .decision import Decision
-from .options import is_name
+from .options import Actions, Loss, is_name
 from .values import by_name, for_values
 
 
 def decide(
-    predictive: Any, loss: Any, *, actions: Any = None, abstain: Any = None, samples: int = 1000
+    predictive: Predictions,
+    loss: Loss,
+    *,
+    actions: Actions = None,
+    abstain: ArrayLike | None = None,
+    samples: int = 1000,
 ) -> Decision:
     r"""The action of least expected loss under a predictive, and where to abstain from acting.
 
@@ -74,20 +78,17 @@ def decide(
             "a loss matrix is for classes; for regression and counts loss must be 'squared', "
             "'absolute', ('pinball', τ) or a function of y and an action"
         )
-    if abstain is None:
-        undecided = np.zeros(options.risk.shape, bool)
-        return Decision(
-            options.action, options.risk, options.expected, undecided, options.error,
-            options.perfect(np.asarray(np.inf)), options.lost, None,
-        )  # fmt: skip
-    cost = np.asarray(as_array(abstain, "abstain"), np.float64)
-    check_finite("abstain", cost)
-    if cost.shape != ():
-        cost = of_examples(cost, options.risk.shape, "abstain")
+    cost, action = np.asarray(np.inf), options.action
+    if abstain is not None:
+        cost = np.asarray(as_array(abstain, "abstain"), np.float64)
+        check_finite("abstain", cost)
+        if cost.shape != ():
+            cost = of_examples(cost, options.risk.shape, "abstain")
     undecided = options.risk > cost
+    if abstain is not None:
+        action = _without(action, undecided, indices=actions is None)
     return Decision(
-        _without(options.action, undecided, indices=actions is None),
-        np.minimum(options.risk, cost), options.expected, undecided,
+        action, np.minimum(options.risk, cost), options.expected, undecided,
         np.where(undecided, 0, options.error), options.perfect(cost), options.lost, cost,
     )  # fmt: skip
 

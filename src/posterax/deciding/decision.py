@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 
 class Realised(NamedTuple):
@@ -41,9 +42,9 @@ class Decision:
     error: np.ndarray
     """The standard error of ``risk`` where it comes from draws of y; 0 where it is exact."""
     perfect: np.ndarray
-    """The expected loss of someone who is told y before acting."""
-    _lost: Callable[[Any], np.ndarray] = field(repr=False)
-    _cost: Any = field(repr=False)
+    """The expected loss of someone who knows y before acting."""
+    _lost: Callable[[ArrayLike], np.ndarray] = field(repr=False)
+    _cost: np.ndarray = field(repr=False)  # of abstaining; infinite where that is no option
 
     @property
     def accepted(self) -> float:
@@ -53,18 +54,19 @@ class Decision:
     @property
     def accepted_risk(self) -> float:
         """The mean expected loss over the examples that are decided; NaN if there are none."""
-        taken = np.asarray(self.risk)[~self.abstained]
-        return float(np.mean(taken)) if taken.size else float("nan")
+        return _mean(np.asarray(self.risk)[~self.abstained])
 
     @property
     def value_of_information(self) -> np.ndarray:
-        """What being told y is worth before acting: risk − perfect, at least 0."""
+        """What knowing y before acting is worth: risk − perfect, at least 0."""
         return np.maximum(self.risk - self.perfect, 0)  # rounding apart it is
 
-    def realised(self, y: Any) -> Realised:
+    def realised(self, y: ArrayLike) -> Realised:
         """What these decisions cost where ``y`` came true."""
         lost = np.asarray(self._lost(y))
-        taken = lost[~self.abstained]
-        loss = lost if self._cost is None else np.where(self.abstained, self._cost, lost)
-        of_taken = float(np.mean(taken)) if taken.size else float("nan")
-        return Realised(float(np.mean(loss)), self.accepted, of_taken)
+        loss = np.where(self.abstained, self._cost, lost)
+        return Realised(float(np.mean(loss)), self.accepted, _mean(lost[~self.abstained]))
+
+
+def _mean(losses: np.ndarray) -> float:
+    return float(np.mean(losses)) if losses.size else float("nan")

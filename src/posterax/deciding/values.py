@@ -1,19 +1,19 @@
 """Decisions about values of y: exact for losses of known optimum, by draws for others."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .._util.checks import fraction
 from ..metrics.inputs import aligned
-from .options import Options, losses, named_actions
+from ..predictive import Predictive
+from .options import Actions, Loss, LossFunction, Options, losses, named_actions
 
 QUANTILES = 99  # of the predictive, tried as actions where none are given
 
 
-def by_name(predictive: Any, loss: Any, samples: int) -> Options:
+def by_name(predictive: Predictive, loss: Loss, samples: int) -> Options:
     """Losses whose best action is a property of the predictive; several targets add up."""
     name, level, scale = loss, 0.5, 1.0
     if loss == "absolute":
@@ -24,21 +24,19 @@ def by_name(predictive: Any, loss: Any, samples: int) -> Options:
         raise ValueError(
             f"loss must be 'squared', 'absolute', ('pinball', τ) or a function, got {loss!r}"
         )
-    action = predictive.mean if name == "squared" else predictive.quantile(level)
-    action = np.asarray(action, np.float64)
-
-    lost = _LostByName(action, None if name == "squared" else level, scale)
     if name == "squared":
-        risk = np.asarray(predictive.variance, np.float64).reshape(len(action), -1).sum(-1)
+        lost = _LostByName(np.asarray(predictive.mean, np.float64), None, scale)
+        risk = np.asarray(predictive.variance, np.float64).reshape(len(predictive), -1).sum(-1)
         error = np.zeros(risk.shape)
     else:
+        lost = _LostByName(np.asarray(predictive.quantile(level), np.float64), level, scale)
         drawn = lost.of(np.asarray(predictive.sample(samples), np.float64))
         risk, error = drawn.mean(0), drawn.std(0) / np.sqrt(samples)
 
     def perfect(cost: np.ndarray) -> np.ndarray:
         return np.zeros(risk.shape) + np.minimum(cost, 0)
 
-    return Options(action, risk, risk[:, None], error, perfect, lost)
+    return Options(lost.action, risk, risk[:, None], error, perfect, lost)
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class _LostByName:
     level: float | None
     scale: float
 
-    def __call__(self, y: Any) -> np.ndarray:
+    def __call__(self, y: ArrayLike) -> np.ndarray:
         return self.of(aligned(y, self.action.shape).astype(np.float64))
 
     def of(self, y: np.ndarray) -> np.ndarray:
@@ -61,7 +59,9 @@ class _LostByName:
         return each.reshape(*each.shape[: each.ndim - self.action.ndim + 1], -1).sum(-1)
 
 
-def for_values(predictive: Any, loss: Callable[..., Any], actions: Any, samples: int) -> Options:
+def for_values(
+    predictive: Predictive, loss: LossFunction, actions: Actions, samples: int
+) -> Options:
     """The best of a set of actions, by draws of y that are the same for all of them."""
     targets = predictive.mean.shape
     drawn = np.asarray(predictive.sample(samples), np.float64)
@@ -70,12 +70,11 @@ def for_values(predictive: Any, loss: Callable[..., Any], actions: Any, samples:
     if actions is not None:
         named = named_actions(actions)
     elif len(targets) == 1:
-        found = predictive.quantile(np.arange(1, QUANTILES + 1) / (QUANTILES + 1))
-        named = np.asarray(found, np.float64).reshape(QUANTILES, -1)
+        quantiles = predictive.quantile(np.arange(1, QUANTILES + 1) / (QUANTILES + 1))
+        named = np.asarray(quantiles, np.float64).reshape(QUANTILES, -1)
     else:
         raise ValueError(f"actions must be given where an example has targets {targets[1:]}")
-    count = targets[0]
-    shape = (samples, count)
+    shape, rows = drawn.shape[:2], np.arange(targets[0])
     least = np.full(shape, np.inf)
     means, errors = [], []
     for action in named:
@@ -85,7 +84,6 @@ def for_values(predictive: Any, loss: Callable[..., Any], actions: Any, samples:
         np.minimum(least, each, out=least)
     expected = np.stack(means, axis=-1)
     best = expected.argmin(-1)
-    rows = np.arange(count)
     own = actions is None  # each example has candidates of its own
 
     def perfect(cost: np.ndarray) -> np.ndarray:
@@ -102,12 +100,12 @@ def for_values(predictive: Any, loss: Callable[..., Any], actions: Any, samples:
 class _LostByFunction:
     """What the chosen actions cost by a function."""
 
-    loss: Callable[..., Any]
+    loss: LossFunction
     actions: np.ndarray
     best: np.ndarray
     targets: tuple[int, ...]
 
-    def __call__(self, y: Any) -> np.ndarray:
+    def __call__(self, y: ArrayLike) -> np.ndarray:
         y = aligned(y, self.targets).astype(np.float64)
         each = [losses(self.loss, y, action, self.best.shape) for action in self.actions]
         return np.stack(each)[self.best, np.arange(len(self.best))]

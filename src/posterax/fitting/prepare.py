@@ -11,7 +11,19 @@ from jaxtyping import PyTree
 from .._util.checks import above_zero, whole_number
 from .._util.tree import named_leaves, tree_size
 from ..augment import as_augment, check_augment
-from ..data import Data, Padded, Stream, bucket, cast, check_finite, float_dtype, pad_rows, unpack
+from ..data import (
+    Data,
+    Padded,
+    Stream,
+    as_stream,
+    bucket,
+    cast,
+    check_finite,
+    float_dtype,
+    is_batches,
+    pad_rows,
+    unpack,
+)
 from ..infer.base import Method, Phase, Plan
 from ..model import Model
 from ..networks.base import module_of
@@ -127,21 +139,10 @@ def _shapes(x: Any, rows: int, dtype: Any) -> PyTree[jax.ShapeDtypeStruct]:
     return jax.tree.map(one, x)
 
 
-def is_batches(data: Any) -> bool:
-    """A list or tuple of (x, y) tuples is a source of batches, not one data set."""
-    return isinstance(data, list) and all(isinstance(part, tuple | list) for part in data)
-
-
 def _prepare_stream(
     model: Model, data: Any, method: Method, asked: Asked, augment: Any
 ) -> Prepared:
-    if not isinstance(data, Stream):
-        if not hasattr(data, "__iter__") or isinstance(data, dict | str | np.ndarray | jax.Array):
-            raise TypeError(
-                "data must be (x, y), (x, y, weight) or a re-iterable source of such batches, "
-                f"got {type(data).__name__}"
-            )
-        data = Stream(data)
+    data = as_stream(data)
     if method.needs.all_data:
         raise ValueError(
             f"data: {_name(method)} needs all data at each step and cannot stream batches; pass "

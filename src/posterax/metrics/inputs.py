@@ -1,15 +1,22 @@
 """What a metric is given: predictives or plain arrays, brought to shapes that cannot broadcast."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..data import as_array, check_finite
+from ..predictive import Predictive
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+Predictions: TypeAlias = Predictive | ArrayLike
 
 SUM_TOLERANCE = 1e-3  # probabilities in half precision sum to one within this
 
 
-def is_predictive(given: Any) -> bool:
+def is_predictive(given: Any) -> "TypeIs[Predictive]":
     """Whether it is a ``Predictive`` or behaves like one, as recalibrated ones do; not an array.
 
     Example:

@@ -1,4 +1,7 @@
-"""Pictures: axes in, axes out. matplotlib is imported only when something is drawn."""
+"""Pictures: each draws on the axes it is given, and returns them.
+
+matplotlib is imported only when something is drawn.
+"""
 
 from .bands import regression_band
 from .chains import energy, ranks, trace

@@ -1,27 +1,23 @@
 """A predictive over its input."""
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .._util.checks import fraction
 from ..predictive import Predictive
-from .style import DATA, EPISTEMIC, EPISTEMIC_FILL, MEAN, TOTAL, TOTAL_FILL
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from .style import BLUE, DATA, MEAN, ORANGE, Axes
 
 
 def regression_band(
-    axes: "Axes",
-    x: Any,
+    axes: Axes,
+    x: ArrayLike,
     predictive: Predictive,
     *,
-    data: tuple[Any, Any] | None = None,
-    truth: Any = None,
+    data: tuple[ArrayLike, ArrayLike] | None = None,
+    truth: ArrayLike | None = None,
     level: float | None = None,
     title: str | None = None,
-) -> "Axes":
+) -> Axes:
     """Draw a predictive over one input: mean, epistemic band and total band, ±2 deviations each.
 
     With ``level`` the total band is the central interval of y with this mass instead, which knows
@@ -37,48 +33,37 @@ def regression_band(
         level: the mass of the total band.
         title: above the axes.
 
-    Returns:
-        The same axes.
-
     Example:
         >>> import numpy as np
         >>> from matplotlib.figure import Figure
         >>> import posterax as px
-        >>> from posterax.plot import regression_band
         >>> x = np.linspace(-1, 1, 16)[:, None].astype("float32")
-        >>> model = px.Model(
-        ...     px.networks.MLP(1, 1, (8,), key=0),
-        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1),
-        ... )
+        >>> network = px.networks.MLP(1, 1, (8,), key=0)
+        >>> model = px.Model(network, px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1))
         >>> prior = px.prior_posterior(model, x)
-        >>> axes = regression_band(Figure().subplots(), x, prior.predict(x, key=0), title="prior")
-        >>> axes.get_title()
+        >>> axes = Figure().subplots()
+        >>> px.plot.regression_band(axes, x, prior.predict(x, key=0), title="prior").get_title()
         'prior'
     """
     if predictive.kind == "classification":
         raise ValueError("regression_band draws regression and counts, not class probabilities")
-    place = _column("x", x, len(predictive))
+    at = _column("x", x, len(predictive))
     mean = _column("the mean of predictive", predictive.mean, len(predictive))
-    order = np.argsort(place)
-    place, mean = place[order], mean[order]
-    reach = (
+    order = np.argsort(at)
+    at, mean = at[order], mean[order]
+    total, epistemic = (
         2 * np.sqrt(np.reshape(v, -1)[order]) for v in (predictive.total, predictive.epistemic)
     )
-    (total, around) = ((mean - r, mean + r) for r in reach)
-    name = "total, ±2 sd"
+    ends, label = (mean - total, mean + total), "total, ±2 sd"
     if level is not None:
         low, high = predictive.interval(fraction("level", level))
-        total, name = (low.reshape(-1)[order], high.reshape(-1)[order]), f"total, {100 * level:g} %"
+        ends, label = (low.reshape(-1)[order], high.reshape(-1)[order]), f"total, {100 * level:g} %"
     # the wide band lies below the narrow one
-    bands = (
-        (name, total, TOTAL, TOTAL_FILL, "--"),
-        ("epistemic, ±2 sd", around, EPISTEMIC, EPISTEMIC_FILL, "-"),
-    )
-    for layer, (label, ends, color, fill, dashes) in enumerate(bands, start=1):
-        axes.fill_between(
-            place, *ends, facecolor=fill, edgecolor=color, linestyle=dashes, linewidth=0.9,
-            label=label, zorder=layer,
-        )  # fmt: skip
+    axes.fill_between(at, *ends, **ORANGE, linestyle="--", linewidth=0.9, label=label, zorder=1)
+    axes.fill_between(
+        at, mean - epistemic, mean + epistemic, **BLUE, linewidth=0.9, label="epistemic, ±2 sd",
+        zorder=2,
+    )  # fmt: skip
     if data is not None:
         axes.plot(
             np.ravel(data[0]), np.ravel(data[1]),
@@ -86,14 +71,14 @@ def regression_band(
         )  # fmt: skip
     if truth is not None:
         curve = _column("truth", truth, len(predictive))[order]
-        axes.plot(place, curve, ":", color=MEAN, linewidth=1.3, label="truth", zorder=4)
-    axes.plot(place, mean, color=MEAN, linewidth=1.5, label="mean", zorder=5)
+        axes.plot(at, curve, ":", color=MEAN, linewidth=1.3, label="truth", zorder=4)
+    axes.plot(at, mean, color=MEAN, linewidth=1.5, label="mean", zorder=5)
     if title is not None:
         axes.set_title(title)
     return axes
 
 
-def _column(name: str, values: Any, n: int) -> np.ndarray:
+def _column(name: str, values: ArrayLike, n: int) -> np.ndarray:
     array = np.asarray(values)
     if array.shape not in ((n,), (n, 1)):
         raise ValueError(f"{name} must have shape ({n},) or ({n}, 1), got {array.shape}")

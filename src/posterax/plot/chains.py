@@ -1,28 +1,34 @@
 """Chains: what they did over time, whether they agree, how they explored the energy."""
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
+from jaxtyping import PyTree
 
 from ..diagnostics.chain_statistics import energy_fractions
 from ..posteriors import Posterior
 from .quantities import chained, quantity
-from .style import DATA, EPISTEMIC, EPISTEMIC_FILL, MEAN, TOTAL, TOTAL_FILL, chain_style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-SHOWN = 2000  # points of a line: more only blacken the picture
+from .style import (
+    BLUE,
+    DATA,
+    EPISTEMIC,
+    HATCHED,
+    MEAN,
+    MOST_POINTS,
+    ORANGE,
+    Axes,
+    annotate,
+    chain_style,
+    moving_average,
+)
 
 
 def trace(
-    axes: "Axes",
+    axes: Axes,
     posterior: Posterior,
     of: str | None = None,
     *,
-    x: Any = None,
+    x: PyTree = None,
     title: str | None = None,
-) -> "Axes":
+) -> Axes:
     """Draw one quantity over the draws of every chain: thin the draws, bold their moving average.
 
     Chains that agree overlap all the way; beside them are their histograms. Ticks below are
@@ -37,38 +43,31 @@ def trace(
         x: inputs: draws a prediction at them instead of a weight.
         title: above the axes.
 
-    Returns:
-        The same axes.
-
     Example:
-        >>> import numpy as np
         >>> from matplotlib.figure import Figure
         >>> import posterax as px
-        >>> x = np.linspace(-1, 1, 16)[:, None].astype("float32")
-        >>> model = px.Model(
-        ...     px.networks.MLP(1, 1, (), key=0),
-        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.3),
-        ... )
-        >>> posterior = px.fit(model, (x, x[:, 0]), px.NUTS(warmup=50), steps=50, key=0)
-        >>> px.plot.trace(Figure().subplots(), posterior, "f(x[0])", x=x).get_ylabel()
+        >>> from posterax.demo import curve_data, curve_model
+        >>> model, data = curve_model(hidden_sizes=()), curve_data(16)
+        >>> posterior = px.fit(model, data, px.NUTS(warmup=50), steps=50, key=0)
+        >>> px.plot.trace(Figure().subplots(), posterior, "f(x[0])", x=data[0]).get_ylabel()
         'f(x[0])'
     """
     posterior = chained(posterior, "trace")
     values, name = quantity(posterior, of, x)
     chains, draws = values.shape
+    low, high = _limits(values)
     side = axes.inset_axes((0.83, 0.0, 0.17, 1.0), sharey=axes)
-    bins = np.linspace(*_limits(values), 33)
+    bins = np.linspace(low, high, 33)
     window = max(1, draws // 20)
-    every = max(1, draws // SHOWN)
+    every = max(1, draws // MOST_POINTS)
     for chain, row in enumerate(values):
         style = chain_style(chain)
         axes.plot(
             np.arange(0, draws, every), row[::every],
             color=style["color"], linewidth=0.5, alpha=0.3, zorder=1,
         )  # fmt: skip
-        middle = np.convolve(row, np.ones(window) / window, "valid")
-        when = np.arange(len(middle)) + (window - 1) / 2
-        axes.plot(when, middle, **style, linewidth=1.6, label=f"chain {chain}", zorder=3)
+        average = moving_average(row, window)
+        axes.plot(*average, **style, linewidth=1.6, label=f"chain {chain}", zorder=3)
         heights, _ = np.histogram(row, bins, density=True)
         side.stairs(heights, bins, orientation="horizontal", **style, linewidth=1.1)
     diverging = np.asarray((posterior.stats or {}).get("diverging", np.zeros((chains, draws))))
@@ -80,28 +79,24 @@ def trace(
         )  # fmt: skip
     side.set_xlim(left=0)
     side.axis("off")
-    low, high = _limits(values)
     axes.set_ylim(low - 0.04 * (high - low), high + 0.04 * (high - low))
     # the histograms' part of the axes has no draws, and so no ticks
     axes.set_xlim(0, max(draws - 1, 1) / 0.82)
     axes.set_xticks(_round_ticks(draws))
-    axes.set_xlabel("draw")
+    annotate(axes, "draw", name, title)
     axes.xaxis.set_label_coords(0.41, -0.13)
-    axes.set_ylabel(name)
-    if title is not None:
-        axes.set_title(title)
     return axes
 
 
 def ranks(
-    axes: "Axes",
+    axes: Axes,
     posterior: Posterior,
     of: str | None = None,
     *,
-    x: Any = None,
+    x: PyTree = None,
     bins: int | None = None,
     title: str | None = None,
-) -> "Axes":
+) -> Axes:
     """Draw, for every chain, the histogram of its draws' ranks among the draws of all chains.
 
     Chains that explore the same distribution have flat histograms. The band holds 19 of 20 bars
@@ -116,19 +111,12 @@ def ranks(
         bins: bars of each histogram (default: as many as 20, with 20 draws or more in each).
         title: above the axes.
 
-    Returns:
-        The same axes.
-
     Example:
-        >>> import numpy as np
         >>> from matplotlib.figure import Figure
         >>> import posterax as px
-        >>> x = np.linspace(-1, 1, 16)[:, None].astype("float32")
-        >>> model = px.Model(
-        ...     px.networks.MLP(1, 1, (), key=0),
-        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.3),
-        ... )
-        >>> posterior = px.fit(model, (x, x[:, 0]), px.NUTS(warmup=50), steps=50, key=0)
+        >>> from posterax.demo import curve_data, curve_model
+        >>> model, data = curve_model(hidden_sizes=()), curve_data(16)
+        >>> posterior = px.fit(model, data, px.NUTS(warmup=50), steps=50, key=0)
         >>> [t.get_text() for t in px.plot.ranks(Figure().subplots(), posterior).get_yticklabels()]
         ['chain 0', 'chain 1', 'chain 2', 'chain 3']
     """
@@ -148,13 +136,13 @@ def ranks(
     for chain, row in enumerate(rank):
         base = chains - 1 - chain
         counts, _ = np.histogram(row, edges)
-        for outside, label in ((False, "as expected"), (True, "too many or too few")):
-            chosen = ((counts < low) | (counts > high)) == outside
+        outside = (counts < low) | (counts > high)
+        kinds = ((~outside, BLUE, "as expected"), (outside, HATCHED, "too many or too few"))
+        for chosen, fill, label in kinds:
             axes.bar(
                 edges[:-1][chosen], height * counts[chosen], np.diff(edges)[chosen], bottom=base,
-                align="edge", facecolor=TOTAL_FILL if outside else EPISTEMIC_FILL,
-                edgecolor=TOTAL if outside else EPISTEMIC, hatch="////" if outside else None,
-                linewidth=0.7, label=label if chain == 0 and chosen.any() else None, zorder=2,
+                align="edge", **fill, linewidth=0.7, zorder=2,
+                label=label if chain == 0 and chosen.any() else None,
             )  # fmt: skip
         band = axes.fill_between(
             edges[[0, -1]], base + height * low, base + height * high,
@@ -168,13 +156,10 @@ def ranks(
     axes.set_yticks([chains - 1 - c + height * expected for c in range(chains)])
     axes.set_yticklabels([f"chain {c}" for c in range(chains)])
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel(f"rank of {name} among all draws")
-    if title is not None:
-        axes.set_title(title)
-    return axes
+    return annotate(axes, f"rank of {name} among all draws", "", title)
 
 
-def energy(axes: "Axes", posterior: Posterior, *, title: str | None = None) -> "Axes":
+def energy(axes: Axes, posterior: Posterior, *, title: str | None = None) -> Axes:
     """Draw how the energy of a Hamiltonian sampler spreads, and how it changes between draws.
 
     Where the change (line) is much narrower than the energy itself (filled), chains walk slowly
@@ -185,19 +170,12 @@ def energy(axes: "Axes", posterior: Posterior, *, title: str | None = None) -> "
         posterior: of ``px.HMC`` or ``px.NUTS``.
         title: above the axes.
 
-    Returns:
-        The same axes.
-
     Example:
-        >>> import numpy as np
         >>> from matplotlib.figure import Figure
         >>> import posterax as px
-        >>> x = np.linspace(-1, 1, 16)[:, None].astype("float32")
-        >>> model = px.Model(
-        ...     px.networks.MLP(1, 1, (), key=0),
-        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.3),
-        ... )
-        >>> posterior = px.fit(model, (x, x[:, 0]), px.NUTS(warmup=50), steps=50, key=0)
+        >>> from posterax.demo import curve_data, curve_model
+        >>> model, data = curve_model(hidden_sizes=()), curve_data(16)
+        >>> posterior = px.fit(model, data, px.NUTS(warmup=50), steps=50, key=0)
         >>> px.plot.energy(Figure().subplots(), posterior).get_xlabel()
         'energy, from its mean'
     """
@@ -211,22 +189,16 @@ def energy(axes: "Axes", posterior: Posterior, *, title: str | None = None) -> "
     around = values - values.mean(1, keepdims=True)
     change = np.diff(values, axis=1)
     bins = np.linspace(*_limits(np.concatenate([around.ravel(), change.ravel()])), 41)
-    fractions = energy_fractions(values)
     axes.stairs(
         np.histogram(around, bins, density=True)[0], bins, fill=True,
-        facecolor=TOTAL_FILL, edgecolor=TOTAL, linestyle="--", linewidth=1.0, label="energy",
+        **ORANGE, linestyle="--", linewidth=1.0, label="energy",
     )  # fmt: skip
     axes.stairs(
-        np.histogram(change, bins, density=True)[0], bins,
-        color=EPISTEMIC, linewidth=1.8,
-        label=f"change between draws\n(E-BFMI {fractions.min():.2f} or more)",
+        np.histogram(change, bins, density=True)[0], bins, color=EPISTEMIC, linewidth=1.8,
+        label=f"change between draws\n(E-BFMI {energy_fractions(values).min():.2f} or more)",
     )  # fmt: skip
-    axes.set_xlabel("energy, from its mean")
-    axes.set_ylabel("density")
     axes.set_ylim(bottom=0)
-    if title is not None:
-        axes.set_title(title)
-    return axes
+    return annotate(axes, "energy, from its mean", "density", title)
 
 
 def _limits(values: np.ndarray) -> tuple[float, float]:
@@ -238,8 +210,5 @@ def _limits(values: np.ndarray) -> tuple[float, float]:
 def _round_ticks(draws: int) -> list[int]:
     from matplotlib.ticker import MaxNLocator
 
-    return [
-        int(t)
-        for t in MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]).tick_values(0, draws)
-        if 0 <= t <= draws
-    ]
+    ticks = MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]).tick_values(0, draws)
+    return [int(t) for t in ticks if 0 <= t <= draws]

@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .style import DATA, EPISTEMIC, EPISTEMIC_FILL, annotate, many_axes
+from ..selection import Comparison
+from .style import DATA, EPISTEMIC, EPISTEMIC_FILL, Axes, many_axes
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    import pandas as pd
 
+Table = Mapping[str, Mapping[str, Any]]
 
 COMPARED = {"score", "se", "difference", "difference_se"}  # columns of px.compare's table
 
@@ -23,8 +25,8 @@ class Cell(NamedTuple):
 
 
 def comparison(
-    axes: "Axes | Sequence[Axes]",
-    table: Any,
+    axes: Axes | Sequence[Axes],
+    table: "Table | pd.DataFrame | Comparison",
     *,
     scores: Sequence[str] | None = None,
     errors: float = 2.0,
@@ -64,24 +66,24 @@ def comparison(
     if missing or not chosen:
         raise ValueError(f"scores: the table has {', '.join(known) or 'none'}, not {missing}")
     panels = _panels(axes, len(chosen))
-    given: Any = panels[0] if many_axes(axes) else axes
     for index, (panel, score) in enumerate(zip(panels, chosen, strict=True)):
-        found = {name: row[score] for name, row in cells.items() if score in row}
-        _panel(panel, names, found, errors, first=index == 0)
+        column = {name: row[score] for name, row in cells.items() if score in row}
+        _panel(panel, names, column, errors, first=index == 0)
         panel.locator_params(axis="x", nbins=3 if len(chosen) > 1 else 6)
-        annotate(panel, score, "", None)
+        panel.set_xlabel(score)
+    given: Any = panels[0] if many_axes(axes) else axes
     if len(chosen) > 1 and not many_axes(axes):  # the legend of the axes that were given
-        everything = [row[score] for row in cells.values() for score in chosen if score in row]
-        error = np.nan if any(cell.error for cell in everything) else 0.0
-        repeated = any(len(cell.repeats) for cell in everything)
-        unseen = Cell(np.nan, error, np.full(int(repeated), np.nan))
-        _dots(given, [unseen], np.array([np.nan]), errors)
+        drawn = [row[score] for row in cells.values() for score in chosen if score in row]
+        error = np.nan if any(cell.error for cell in drawn) else 0.0
+        repeated = any(len(cell.repeats) for cell in drawn)
+        invisible = Cell(np.nan, error, np.full(int(repeated), np.nan))
+        _dots(given, [invisible], np.array([np.nan]), errors)
     if title is not None:
         given.set_title(title)
     return axes
 
 
-def _panels(axes: Any, count: int) -> list[Any]:
+def _panels(axes: Any, count: int) -> list[Axes]:
     if many_axes(axes):
         if np.size(axes) != count:
             raise ValueError(f"axes: one, or one for each of {count} scores, got {np.size(axes)}")
@@ -95,12 +97,12 @@ def _panels(axes: Any, count: int) -> list[Any]:
 
 
 def _panel(
-    axes: "Axes", names: list[str], found: dict[str, Cell], errors: float, *, first: bool
+    axes: Axes, names: list[str], column: dict[str, Cell], errors: float, *, first: bool
 ) -> None:
     at = {name: len(names) - 1 - row for row, name in enumerate(names)}
     for height in at.values():
         axes.axhline(height, color=DATA, linewidth=0.4, alpha=0.4, zorder=1)
-    _dots(axes, list(found.values()), np.array([at[name] for name in found], float), errors)
+    _dots(axes, list(column.values()), np.array([at[name] for name in column], float), errors)
     axes.set_ylim(-0.6, len(names) - 0.4)
     axes.set_yticks(list(at.values()), names if first else [""] * len(names))
     axes.tick_params(axis="y", length=0)
@@ -108,17 +110,16 @@ def _panel(
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _dots(axes: "Axes", cells: list[Cell], heights: np.ndarray, errors: float) -> None:
+def _dots(axes: Axes, cells: list[Cell], heights: np.ndarray, errors: float) -> None:
     value, error = (np.array([cell[part] for cell in cells]) for part in (0, 1))
-    told = error != 0
-    if told.any():
+    known = error != 0
+    if known.any():
         axes.errorbar(
-            value[told], heights[told], xerr=errors * error[told], fmt="none", ecolor=EPISTEMIC,
+            value[known], heights[known], xerr=errors * error[known], fmt="none", ecolor=EPISTEMIC,
             elinewidth=1.6, capsize=3, label=f"± {errors:g} standard errors", zorder=3,
         )  # fmt: skip
-    repeats = [
-        (r, height) for cell, height in zip(cells, heights, strict=True) for r in cell.repeats
-    ]
+    pairs = zip(cells, heights, strict=True)
+    repeats = [(r, height) for cell, height in pairs for r in cell.repeats]
     if repeats:
         axes.plot(
             *np.array(repeats).T, "|", color=DATA, markersize=7, markeredgewidth=0.8,
@@ -133,21 +134,10 @@ def _dots(axes: "Axes", cells: list[Cell], heights: np.ndarray, errors: float) -
 # -- tables
 
 
-def _cells(table: Any) -> dict[str, dict[str, Cell]]:
-    from ..selection import Comparison
-
-    if isinstance(table, Comparison):
-        table = table.to_pandas()
-    if hasattr(table, "iterrows") and set(table.columns) >= COMPARED:
-        table = {
-            name: {
-                str(table.index.name or "score"): (row["score"], row["se"]),
-                "difference": (row["difference"], row["difference_se"]),
-            }
-            for name, row in table.iterrows()
-        }
-    elif hasattr(table, "iterrows"):
-        table = _of_frame(table)
+def _cells(table: "Table | pd.DataFrame | Comparison") -> dict[str, dict[str, Cell]]:
+    frame: Any = table.to_pandas() if isinstance(table, Comparison) else table
+    if hasattr(frame, "iterrows"):
+        table = _of_compared(frame) if set(frame.columns) >= COMPARED else _of_frame(frame)
     if not isinstance(table, Mapping) or not table:
         raise TypeError(
             "table must be {method: {score: value}}, a data frame or what px.compare returns, and "
@@ -161,21 +151,30 @@ def _cells(table: Any) -> dict[str, dict[str, Cell]]:
     }
 
 
-def _of_frame(frame: Any) -> dict[str, dict[str, Any]]:
+def _of_compared(frame: "pd.DataFrame") -> Table:
+    by = str(frame.index.name or "score")
+    return {
+        name: {
+            by: (row["score"], row["se"]),
+            "difference": (row["difference"], row["difference_se"]),
+        }
+        for name, row in frame.iterrows()
+    }
+
+
+def _of_frame(frame: "pd.DataFrame") -> Table:
     """Rows with one name are repeats; a column ``X_se`` has the standard errors of ``X``."""
     numbers = frame.select_dtypes("number")
     columns = [c for c in numbers if not (str(c).endswith("_se") and str(c)[:-3] in numbers)]
-    table: dict[str, dict[str, Any]] = {}
-    for name, rows in numbers.groupby(level=0, sort=False):
-        row = table.setdefault(str(name), {})
-        for column in columns:
-            values = rows[column].to_numpy(np.float64)
-            error = f"{column}_se"
-            if len(rows) > 1:
-                row[column] = values
-            else:
-                row[column] = (values[0], rows[error].iloc[0]) if error in rows else values[0]
-    return table
+
+    def value(rows: "pd.DataFrame", column: str) -> Any:
+        values, error = rows[column].to_numpy(np.float64), f"{column}_se"
+        if len(rows) > 1:
+            return values
+        return (values[0], rows[error].iloc[0]) if error in rows else values[0]
+
+    groups = numbers.groupby(level=0, sort=False)
+    return {str(name): {c: value(rows, c) for c in columns} for name, rows in groups}
 
 
 def _cell(value: Any, name: str) -> Cell:

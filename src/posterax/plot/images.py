@@ -1,17 +1,17 @@
 """Pictures with what a posterior thinks they show."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .._util.checks import fraction, whole_number
 from ..metrics.inputs import class_labels
 from ..predictive import Predictive
-from .style import DATA, EPISTEMIC, EPISTEMIC_FILL, MEAN, TOTAL, TOTAL_FILL
+from .style import BLUE, DATA, HATCHED, MEAN, TOTAL, Axes
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 MOST = 60  # pictures on one page
@@ -19,9 +19,9 @@ MOST = 60  # pictures on one page
 
 def images(
     axes: "Axes | Figure",
-    x: Any,
+    x: ArrayLike,
     predictive: Predictive,
-    y: Any = None,
+    y: ArrayLike | None = None,
     *,
     classes: Sequence[str] | None = None,
     top: int = 3,
@@ -29,7 +29,7 @@ def images(
     columns: int | None = None,
     shape: tuple[int, ...] | None = None,
     title: str | None = None,
-) -> "Axes":
+) -> Axes:
     """Draw pictures, each over its most probable classes as bars with intervals.
 
     A bar is the mean probability over the posterior, its whisker the central interval of that
@@ -57,10 +57,8 @@ def images(
         >>> from matplotlib.figure import Figure
         >>> import posterax as px
         >>> x = np.random.default_rng(0).uniform(size=(2, 64)).astype("float32")
-        >>> model = px.Model(
-        ...     px.networks.MLP(64, 3, (8,), key=0),
-        ...     px.priors.Gaussian(1.0), px.likelihoods.Categorical(),
-        ... )
+        >>> network = px.networks.MLP(64, 3, (8,), key=0)
+        >>> model = px.Model(network, likelihood=px.likelihoods.Categorical())
         >>> predictive = px.prior_posterior(model, x).predict(x, key=0)
         >>> axes = px.plot.images(Figure(), x, predictive, classes=["ant", "bee", "cat"])
         >>> len(axes.child_axes)  # a picture and its bars, twice
@@ -81,34 +79,31 @@ def images(
     labels = None if y is None else class_labels(y, mean)
     low, high = predictive.interval(fraction("level", level))
     n = len(pictures)
-    place = axes.subplots() if isinstance(axes, FigureBase) else axes
-    columns = _columns(place, n) if columns is None else min(n, whole_number("columns", columns))
+    page = axes.subplots() if isinstance(axes, FigureBase) else axes
+    columns = _columns(page, n) if columns is None else min(n, whole_number("columns", columns))
     rows = -(-n // columns)
-    place.set_axis_off()
+    page.set_axis_off()
     width, height = 1 / columns, 1 / rows
     for i in range(n):
         left, bottom = (i % columns) * width, 1 - (i // columns + 1) * height
         best = np.argsort(-mean[i], kind="stable")[:top]
         label = best[0] if labels is None else labels[i]
         wrong = bool(best[0] != label)
-        above = place.inset_axes(
-            (left + 0.1 * width, bottom + 0.41 * height, 0.8 * width, 0.47 * height)
-        )
+        box = (left + 0.1 * width, bottom + 0.41 * height, 0.8 * width, 0.47 * height)
         mark = "" if labels is None else "✗ " if wrong else "✓ "
-        said = f"{mark}{names[best[0]]}" + (f", is {names[label]}" if wrong else "")
-        _picture(above, pictures[i], said, wrong)
-        below = place.inset_axes(
-            (left + 0.3 * width, bottom + 0.08 * height, 0.6 * width, 0.3 * height)
-        )
+        heading = f"{mark}{names[best[0]]}" + (f", is {names[label]}" if wrong else "")
+        _picture(page.inset_axes(box), pictures[i], heading, wrong)
+        box = (left + 0.3 * width, bottom + 0.08 * height, 0.6 * width, 0.3 * height)
+        below = page.inset_axes(box)
         _bars(below, [names[k] for k in best], mean[i, best], low[i, best], high[i, best], wrong)
         if i + columns < n:  # the numbers of its scale stand below the last of a column
             below.tick_params(axis="x", labelbottom=False)
     if title is not None:
-        place.set_title(title)
-    return place
+        page.set_title(title)
+    return page
 
 
-def _columns(axes: "Axes", n: int) -> int:
+def _columns(axes: Axes, n: int) -> int:
     """So many that a cell, a picture over its bars, is a little higher than wide; rows filled."""
     size = axes.get_window_extent()
     columns = int(np.clip(round(np.sqrt(1.35 * n * size.width / size.height)), 1, n))
@@ -116,31 +111,22 @@ def _columns(axes: "Axes", n: int) -> int:
     return -(-n // rows)
 
 
-def _picture(axes: "Axes", picture: np.ndarray, said: str, wrong: bool) -> None:
+def _picture(axes: Axes, picture: np.ndarray, heading: str, wrong: bool) -> None:
     axes.imshow(picture, cmap="gray", interpolation="nearest")
     axes.set_xticks([])
     axes.set_yticks([])
     for spine in axes.spines.values():
-        spine.set(
-            color=TOTAL if wrong else DATA, linewidth=2.2 if wrong else 0.8,
-            linestyle=(0, (3, 1.5)) if wrong else "-",
-        )  # fmt: skip
-    axes.set_title(said, fontsize=8, pad=3, color=MEAN, fontweight="bold" if wrong else "normal")
+        spine.set(color=DATA, linewidth=0.8)
+        if wrong:
+            spine.set(color=TOTAL, linewidth=2.2, linestyle=(0, (3, 1.5)))
+    axes.set_title(heading, fontsize=8, pad=3, color=MEAN, fontweight="bold" if wrong else "normal")
 
 
 def _bars(
-    axes: "Axes",
-    names: list[str],
-    mean: np.ndarray,
-    low: np.ndarray,
-    high: np.ndarray,
-    wrong: bool,
+    axes: Axes, names: list[str], mean: np.ndarray, low: np.ndarray, high: np.ndarray, wrong: bool
 ) -> None:
     at = np.arange(len(names))[::-1]
-    axes.barh(
-        at, mean, 0.72, facecolor=TOTAL_FILL if wrong else EPISTEMIC_FILL,
-        edgecolor=TOTAL if wrong else EPISTEMIC, hatch="////" if wrong else None, linewidth=0.7,
-    )  # fmt: skip
+    axes.barh(at, mean, 0.72, **(HATCHED if wrong else BLUE), linewidth=0.7)
     # intervals need not hold the mean, which a few networks can pull out of the middle
     axes.hlines(at, low, high, color=MEAN, linewidth=1.1)
     axes.plot([low, high], [at, at], "|", color=MEAN, markersize=4, markeredgewidth=1.1)
@@ -161,30 +147,29 @@ def _names(classes: Sequence[str] | None, count: int) -> list[str]:
     return [str(name) for name in classes]
 
 
-def _pictures(x: Any, n: int, shape: tuple[int, ...] | None) -> np.ndarray:
+def _pictures(x: ArrayLike, n: int, shape: tuple[int, ...] | None) -> np.ndarray:
     """Pictures as imshow takes them: (N, H, W) or, with three channels from 0 to 1, last."""
-    given = np.asarray(x)
-    if given.ndim < 2 or len(given) != n:
+    pixels = np.asarray(x)
+    if pixels.ndim < 2 or len(pixels) != n:
         raise ValueError(
-            f"x must hold the {n} pictures of the predictive, (N, H, W) or flat, got {given.shape}"
+            f"x must hold the {n} pictures of the predictive, (N, H, W) or flat, got {pixels.shape}"
         )
     if n > MOST:
         raise ValueError(f"images shows at most {MOST} pictures, got {n}: choose some of them")
-    if given.ndim == 2:
-        side = int(np.sqrt(given.shape[1]))
+    if pixels.ndim == 2:
+        side = int(np.sqrt(pixels.shape[1]))
         flat = (side, side) if shape is None else tuple(shape)
-        if int(np.prod(flat)) != given.shape[1]:
+        if int(np.prod(flat)) != pixels.shape[1]:
             raise ValueError(
-                f"x is flat with {given.shape[1]} pixels, which is not {flat}: say shape=(H, W)"
+                f"x is flat with {pixels.shape[1]} pixels, which is not {flat}: say shape=(H, W)"
             )
-        given = given.reshape(n, *flat)
-    if given.ndim == 4 and given.shape[-1] not in (1, 3) and given.shape[1] in (1, 3):
-        given = np.moveaxis(given, 1, -1)
-    if given.ndim == 4 and given.shape[-1] == 1:
-        given = given[..., 0]
-    if given.ndim != 3 and not (given.ndim == 4 and given.shape[-1] == 3):
-        raise ValueError(f"x must be pictures with one channel or three, got {given.shape}")
-    if given.ndim == 4:
-        span = np.ptp(given) or 1
-        given = (given - given.min()) / span
-    return given
+        pixels = pixels.reshape(n, *flat)
+    if pixels.ndim == 4 and pixels.shape[-1] not in (1, 3) and pixels.shape[1] in (1, 3):
+        pixels = np.moveaxis(pixels, 1, -1)
+    if pixels.ndim == 4 and pixels.shape[-1] == 1:
+        pixels = pixels[..., 0]
+    if pixels.ndim == 3:
+        return pixels
+    if pixels.ndim != 4 or pixels.shape[-1] != 3:
+        raise ValueError(f"x must be pictures with one channel or three, got {pixels.shape}")
+    return (pixels - pixels.min()) / (np.ptp(pixels) or 1)

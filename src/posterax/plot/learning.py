@@ -1,23 +1,21 @@
 """Learning curves: a score over the number of labels."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from ..active.loop import Curve
-from .style import annotate, method_style
+from ..active import Curve
+from .style import DATA, Axes, annotate, method_style
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+Scores = Curve | tuple[ArrayLike, ArrayLike]
 
-GREY = "#555555"
 APART = 0.06  # of the height of the axes: the least distance of two labels
 
 
 def learning_curve(
-    axes: "Axes",
-    curves: Mapping[str, Any],
+    axes: Axes,
+    curves: Mapping[str, Scores | Sequence[Scores]],
     *,
     baseline: str | None = None,
     mark: str | None = None,
@@ -25,7 +23,7 @@ def learning_curve(
     lower_is_better: bool | None = None,
     low: float | None = None,
     title: str | None = None,
-) -> "Axes":
+) -> Axes:
     """Draw scores over labels, one line for each way to choose them, named at its end.
 
     Of several seeds, the mean, and a band of one standard error on both sides.
@@ -41,9 +39,6 @@ def learning_curve(
             ``px.metrics`` has it).
         low: where the axis of the scores begins, for curves that begin far below their end.
         title: above the axes.
-
-    Returns:
-        The same axes.
 
     Example:
         >>> from matplotlib.figure import Figure
@@ -63,9 +58,9 @@ def learning_curve(
     if mark is not None and baseline is None:
         raise ValueError("mark needs a baseline, whose final score is to be reached")
     factor = 100 if metric == "accuracy" else 1
-    found = {name: _several(name, given) for name, given in curves.items()}
+    by_name = {name: _several(name, given) for name, given in curves.items()}
     ends = {}
-    for index, (name, (labels, scores)) in enumerate(found.items()):
+    for index, (name, (labels, scores)) in enumerate(by_name.items()):
         style = method_style(index) | {"marker": None}
         mean = factor * scores.mean(0)
         if len(scores) > 1:
@@ -75,34 +70,29 @@ def learning_curve(
             )
         axes.plot(labels, mean, linewidth=1.5, label=name, **style)
         ends[name] = (labels[-1], mean[-1], style["color"])
-    unit = " (%)" if factor == 100 else ""
-    annotate(axes, "labels", metric + unit, title)
+    annotate(axes, "labels", metric + " (%)" * (factor == 100), title)
     axes.grid(axis="y", alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     if low is not None:
         axes.set_ylim(bottom=factor * low)
     _names(axes, ends)
     if baseline is not None:
-        goal = float(found[baseline][1].mean(0)[-1])
-        axes.axhline(factor * goal, color=GREY, linestyle=":", linewidth=1, zorder=0)
+        goal = float(by_name[baseline][1].mean(0)[-1])
+        axes.axhline(factor * goal, color=DATA, linestyle=":", linewidth=1, zorder=0)
         if mark is not None:
-            labels, scores = found[mark]
+            labels, scores = by_name[mark]
             reached = Curve(labels, scores.mean(0), (), metric, lower_is_better).first(goal)
             if reached is not None:
                 _mark(axes, reached, factor * goal, ends[mark][2])
     return axes
 
 
-def _several(name: str, given: Any) -> tuple[np.ndarray, np.ndarray]:
+def _several(name: str, given: Scores | Sequence[Scores]) -> tuple[np.ndarray, np.ndarray]:
     """Labels (rounds,) and scores (seeds, rounds)."""
     seeds = given if isinstance(given, list) else [given]
     pairs = [(np.asarray(one[0], float), np.asarray(one[1], float)) for one in seeds]
-    if not pairs or any(
-        labels.shape != pairs[0][0].shape
-        or np.any(labels != pairs[0][0])
-        or s.shape != labels.shape
-        for labels, s in pairs
-    ):
+    same = (np.array_equal(a, pairs[0][0]) and a.shape == b.shape for a, b in pairs)
+    if not pairs or not all(same):
         raise ValueError(
             f"curves: {name!r} must have one score for each number of labels, and the same numbers "
             "with each seed"
@@ -110,8 +100,8 @@ def _several(name: str, given: Any) -> tuple[np.ndarray, np.ndarray]:
     return pairs[0][0], np.stack([scores for _, scores in pairs])
 
 
-def _mark(axes: "Axes", reached: int, score: float, color: str) -> None:
-    """The place, and its number of labels at the foot of the axes, where no curve is in the way."""
+def _mark(axes: Axes, reached: int, score: float, color: str) -> None:
+    """A dot there, and its number of labels at the foot of the axes, where no curve is."""
     foot = axes.get_ylim()[0]
     axes.plot([reached], [score], "o", color=color, markersize=5, zorder=5)
     axes.plot([reached, reached], [foot, score], ":", color=color, linewidth=1)
@@ -121,20 +111,20 @@ def _mark(axes: "Axes", reached: int, score: float, color: str) -> None:
     )  # fmt: skip
 
 
-def _names(axes: "Axes", ends: Mapping[str, tuple[float, float, str]]) -> None:
+def _names(axes: Axes, ends: Mapping[str, tuple[float, float, str]]) -> None:
     """Names at the ends of the lines, moved apart where they would overlap."""
     low, high = axes.get_ylim()
     axes.set_ylim(low, high)
-    height = APART * (high - low)
+    least = APART * (high - low)
     order = sorted(ends, key=lambda name: ends[name][1])
-    places = np.array([ends[name][1] for name in order])
+    heights = np.array([ends[name][1] for name in order])
     for _ in range(500):  # neighbours that are too close give way by half of it each
-        missing = np.maximum(height - np.diff(places), 0) / 2
-        places[1:] += missing
-        places[:-1] -= missing
-    for place, name in zip(places.tolist(), order, strict=True):
+        missing = np.maximum(least - np.diff(heights), 0) / 2
+        heights[1:] += missing
+        heights[:-1] -= missing
+    for height, name in zip(heights.tolist(), order, strict=True):
         x, _, color = ends[name]
         axes.annotate(
-            name, (x, place), xytext=(5, 0), textcoords="offset points", color=color,
+            name, (x, height), xytext=(5, 0), textcoords="offset points", color=color,
             va="center", fontsize="small", annotation_clip=False,
         )  # fmt: skip

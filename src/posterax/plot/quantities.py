@@ -1,10 +1,10 @@
 """Which quantity of a posterior's chains a picture shows, by the names of ``diagnose``."""
 
 import re
-from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
 from .._util.tree import named_leaves, plain
 from ..data import as_inputs
@@ -25,7 +25,7 @@ def chained(posterior: Posterior, name: str) -> Draws:
     return posterior
 
 
-def quantity(posterior: Draws, of: str | None, x: Any) -> tuple[np.ndarray, str]:
+def quantity(posterior: Draws, of: str | None, x: PyTree) -> tuple[np.ndarray, str]:
     """The values (chain, draw) of a quantity, and its name."""
     stats = posterior.stats or {}
     if of in stats:
@@ -44,11 +44,9 @@ def quantity(posterior: Draws, of: str | None, x: Any) -> tuple[np.ndarray, str]
 
 def _weight(posterior: Draws, of: str) -> np.ndarray:
     leaves = named_leaves(posterior.draws)
-    name, place = parse(of)
-    if name in leaves and len(place) == np.ndim(leaves[name]) - 2:
-        inside = leaves[name].shape[2:]
-        if all(i < n for i, n in zip(place, inside, strict=True)):
-            return plain(leaves[name][(slice(None), slice(None), *place)])
+    name, index = parse(of)
+    if name in leaves and is_inside(index, leaves[name].shape[2:]):
+        return plain(leaves[name][(slice(None), slice(None), *index)])
     known = ", ".join(f"{key} {leaf.shape[2:]}" for key, leaf in leaves.items())
     more = ", ".join(posterior.stats or {})
     raise ValueError(
@@ -58,23 +56,28 @@ def _weight(posterior: Draws, of: str) -> np.ndarray:
     )
 
 
-def _prediction(posterior: Draws, of: str, x: Any) -> np.ndarray:
-    found = re.fullmatch(r"f\(x\[(\d+)\]\)(\[[\d, ]+\])?", of)
+def _prediction(posterior: Draws, of: str, x: PyTree) -> np.ndarray:
+    match = re.fullmatch(r"f\(x\[(\d+)\]\)(\[[\d, ]+\])?", of)
     x = as_inputs(x)
     n = len(jax.tree.leaves(x)[0])
-    if found is None or int(found[1]) >= n:
+    if match is None or int(match[1]) >= n:
         raise ValueError(f"of={of!r}: with x=, name a prediction from f(x[0]) to f(x[{n - 1}])")
-    row = int(found[1])
+    row = int(match[1])
     one = jax.tree.map(lambda a: a[row : row + 1], x)
     values, names, total = prediction_values(posterior, one, most=2**31)
-    wanted = f"f(x[0]){found[2] or ''}"
+    wanted = f"f(x[0]){match[2] or ''}"
     if wanted not in names:
         raise ValueError(f"of={of!r}: each input has {total} outputs: f(x[{row}]){names[0][7:]}, …")
     return values[..., names.index(wanted)]
 
 
 def parse(of: str) -> tuple[str, tuple[int, ...]]:
-    """The name of an array and a place in it, from ``"layers.0.weight[3, 0]"``."""
-    found = re.fullmatch(r"(.*?)(?:\[([\d, ]+)\])?", of)
-    assert found is not None
-    return found[1], tuple(int(i) for i in (found[2] or "").split(",") if i.strip())
+    """The name of an array and an index into it, from ``"layers.0.weight[3, 0]"``."""
+    match = re.fullmatch(r"(.*?)(?:\[([\d, ]+)\])?", of, re.DOTALL)
+    assert match is not None
+    return match[1], tuple(int(i) for i in (match[2] or "").split(",") if i.strip())
+
+
+def is_inside(index: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Whether an array of this shape has an entry there."""
+    return len(index) == len(shape) and all(i < n for i, n in zip(index, shape, strict=True))

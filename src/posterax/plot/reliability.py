@@ -3,42 +3,29 @@
 Both pictures have a strip below zero that shows where the examples are.
 """
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .. import metrics
 from .._util.checks import fraction
 from ..predictive import Predictive
-from .style import (
-    DATA,
-    EPISTEMIC,
-    EPISTEMIC_FILL,
-    MEAN,
-    STRIP_FILL,
-    TOTAL,
-    TOTAL_FILL,
-    annotate,
-    chain_style,
-)
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from ..recalibrate.base import probability_below
+from .style import BLUE, DATA, GREY, HATCHED, MEAN, Axes, annotate, chain_style
 
 STRIP = (-0.27, 0.21)  # where the strip below begins, and how high it is
 LEVELS = np.linspace(0, 1, 201)
 
 
 def reliability(
-    axes: "Axes",
-    probabilities: Any,
-    y: Any,
+    axes: Axes,
+    probabilities: metrics.inputs.Predictions,
+    y: ArrayLike,
     *,
     bins: int = 15,
     adaptive: bool = False,
     level: float = 0.95,
     title: str | None = None,
-) -> "Axes":
+) -> Axes:
     """Draw how often the most probable class is right, over the probability it was given.
 
     Dots on the diagonal are calibrated. Bars are the gaps, hatched where the predictions are
@@ -55,9 +42,6 @@ def reliability(
         level: of the error bars.
         title: above the axes.
 
-    Returns:
-        The same axes.
-
     Reference:
         Guo, Pleiss, Sun and Weinberger, *On calibration of modern neural networks*, ICML 2017.
 
@@ -73,52 +57,50 @@ def reliability(
     from scipy import stats
 
     level = fraction("level", level)
-    found = metrics.reliability(probabilities, y, bins=bins, adaptive=adaptive)
-    used = found.count > 0
-    confidence, accuracy, count = (part[used] for part in found)
+    binned = metrics.reliability(probabilities, y, bins=bins, adaptive=adaptive)
+    used = binned.count > 0
+    confidence, accuracy, count = (part[used] for part in binned)
     error = float(np.sum(count * np.abs(accuracy - confidence)) / count.sum())
     edges = np.linspace(0, 1, bins + 1)
-    left, right = (_around(confidence)) if adaptive else (edges[:-1][used], edges[1:][used])
-    right_ones = np.rint(accuracy * count).astype(int)
-    ends = [
-        stats.binomtest(k, n).proportion_ci(level, "wilson")
-        for k, n in zip(right_ones.tolist(), count.astype(int).tolist(), strict=True)
-    ]
-    reach = np.array([(a - e.low, e.high - a) for a, e in zip(accuracy, ends, strict=True)])
-    axes.plot([0, 1], [0, 1], ":", color=MEAN, linewidth=1.1, label="calibrated", zorder=2)
-    kinds = (
-        ("over-confident by", accuracy < confidence, TOTAL, TOTAL_FILL, "////"),
-        ("under-confident by", accuracy > confidence, EPISTEMIC, EPISTEMIC_FILL, None),
-    )
-    name = "ACE" if adaptive else "ECE"
+    left, right = _around(confidence) if adaptive else (edges[:-1][used], edges[1:][used])
+    hits = np.rint(accuracy * count)
+    ends = np.array([
+        stats.binomtest(int(k), int(n)).proportion_ci(level, "wilson")
+        for k, n in zip(hits, count, strict=True)
+    ])  # fmt: skip
+    bars = np.maximum((ends - accuracy[:, None]) * [-1, 1], 0)
+    _diagonal(axes)
     axes.errorbar(
-        confidence, accuracy, np.maximum(reach, 0).T, color=MEAN, marker="o", markersize=4,
+        confidence, accuracy, bars.T, color=MEAN, marker="o", markersize=4,
         linewidth=1.3, elinewidth=0.9, capsize=2,
-        label=f"accuracy, {100 * level:g} % ({name} {error:.3f})", zorder=4,
+        label=f"accuracy, {100 * level:g} % ({'ACE' if adaptive else 'ECE'} {error:.3f})", zorder=4,
     )  # fmt: skip
-    for label, chosen, color, fill, hatch in kinds:
+    kinds = (
+        ("over-confident by", accuracy < confidence, HATCHED),
+        ("under-confident by", accuracy > confidence, BLUE),
+    )
+    for label, chosen, fill in kinds:
         if chosen.any():
             axes.bar(
                 left[chosen], (accuracy - confidence)[chosen], (right - left)[chosen],
-                bottom=confidence[chosen], align="edge", facecolor=fill, edgecolor=color,
-                hatch=hatch, linewidth=0.7, label=label, zorder=3,
+                bottom=confidence[chosen], align="edge", **fill, linewidth=0.7, label=label,
+                zorder=3,
             )  # fmt: skip
-    shares = found.count if not adaptive else metrics.reliability(probabilities, y, bins=bins).count
+    shares = metrics.reliability(probabilities, y, bins=bins).count if adaptive else binned.count
     largest = 100 * shares.max() / shares.sum()
     _strip(axes, shares, edges, f"examples, up to {largest:.0f} % a bin")
-    annotate(axes, "confidence", "accuracy", title)
-    return axes
+    return annotate(axes, "confidence", "accuracy", title)
 
 
 def quantile_calibration(
-    axes: "Axes",
+    axes: Axes,
     predictive: Predictive,
-    y: Any,
+    y: ArrayLike,
     *,
     level: float = 0.95,
     key: int = 0,
     title: str | None = None,
-) -> "Axes":
+) -> Axes:
     """Draw the share of targets below each predicted quantile, over the quantile's level.
 
     With u = P(Y ≤ y), the probability integral transform, the line is the share of u ≤ q over q.
@@ -136,9 +118,6 @@ def quantile_calibration(
         key: for counts, whose u is drawn between P(Y < y) and P(Y ≤ y).
         title: above the axes.
 
-    Returns:
-        The same axes.
-
     References:
         Gneiting, Balabdaoui and Raftery, *Probabilistic forecasts, calibration and sharpness*,
         JRSS B 2007. Kuleshov, Fenner and Ermon, *Accurate uncertainties for deep learning using
@@ -149,10 +128,8 @@ def quantile_calibration(
         >>> from matplotlib.figure import Figure
         >>> import posterax as px
         >>> x = np.linspace(-1, 1, 16)[:, None].astype("float32")
-        >>> model = px.Model(
-        ...     px.networks.MLP(1, 1, (8,), key=0),
-        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1),
-        ... )
+        >>> network = px.networks.MLP(1, 1, (8,), key=0)
+        >>> model = px.Model(network, likelihood=px.likelihoods.Gaussian(0.1))
         >>> predictive = px.prior_posterior(model, x).predict(x, key=0)
         >>> px.plot.quantile_calibration(Figure().subplots(), predictive, x[:, 0]).get_ylabel()
         'share of targets below'
@@ -163,10 +140,9 @@ def quantile_calibration(
     u = _transform(predictive, y, key)
     n, outputs = u.shape
     half = float(stats.kstwo.ppf(level, n))
-    axes.plot([0, 1], [0, 1], ":", color=MEAN, linewidth=1.1, label="calibrated", zorder=2)
+    _diagonal(axes)
     axes.fill_between(
-        LEVELS, np.maximum(LEVELS - half, 0), np.minimum(LEVELS + half, 1),
-        facecolor=STRIP_FILL, edgecolor=DATA, linewidth=0.6,
+        LEVELS, np.maximum(LEVELS - half, 0), np.minimum(LEVELS + half, 1), **GREY,
         label=f"where {100 * level:g} % of calibrated lines stay", zorder=1,
     )  # fmt: skip
     for output in range(outputs):
@@ -181,11 +157,10 @@ def quantile_calibration(
     bins = int(np.clip(n // 10, 2, 20))
     counts, edges = np.histogram(u, bins, (0, 1))
     _strip(axes, counts, edges, "histogram of P(Y ≤ y)", expected=u.size / bins)
-    annotate(axes, "level of the predicted quantile", "share of targets below", title)
-    return axes
+    return annotate(axes, "level of the predicted quantile", "share of targets below", title)
 
 
-def _transform(predictive: Predictive, y: Any, key: int) -> np.ndarray:
+def _transform(predictive: Predictive, y: ArrayLike, key: int) -> np.ndarray:
     """P(Y ≤ y) as (N, outputs); for counts uniform between that and P(Y < y)."""
     if getattr(predictive, "kind", None) not in ("regression", "counts"):
         raise ValueError(
@@ -195,7 +170,7 @@ def _transform(predictive: Predictive, y: Any, key: int) -> np.ndarray:
     y = metrics.inputs.aligned(y, predictive.mean.shape)
     u = np.asarray(predictive.cdf(y), np.float64)
     if predictive.kind == "counts":
-        below = np.where(y > 0, np.asarray(predictive.cdf(np.maximum(y - 1, 0)), np.float64), 0.0)
+        below = probability_below(predictive, y)
         u = below + np.random.default_rng(key).uniform(size=u.shape) * (u - below)
     return u.reshape(len(u), -1)
 
@@ -207,15 +182,19 @@ def _around(centres: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.maximum(centres - ends[:-1], 0), np.minimum(centres + ends[1:], 1)
 
 
+def _diagonal(axes: Axes) -> None:
+    axes.plot([0, 1], [0, 1], ":", color=MEAN, linewidth=1.1, label="calibrated", zorder=2)
+
+
 def _strip(
-    axes: "Axes", counts: np.ndarray, edges: np.ndarray, label: str, expected: float | None = None
+    axes: Axes, counts: np.ndarray, edges: np.ndarray, label: str, expected: float | None = None
 ) -> None:
     """A histogram below zero, and limits and ticks that know of it."""
     bottom, height = STRIP
     unit = height / counts.max()
     axes.bar(
-        edges[:-1], unit * counts, np.diff(edges), bottom=bottom, align="edge",
-        facecolor=STRIP_FILL, edgecolor=DATA, linewidth=0.6, label=label, zorder=2,
+        edges[:-1], unit * counts, np.diff(edges), bottom=bottom, align="edge", **GREY,
+        label=label, zorder=2,
     )  # fmt: skip
     if expected is not None:
         axes.hlines(bottom + unit * expected, 0, 1, color=MEAN, linewidth=0.8, zorder=3)

@@ -1,32 +1,38 @@
 """The course of a fit."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..posteriors import Posterior
-from .style import DASHES, MARKERS, annotate, chain_style, many_axes
+from .style import (
+    DASHES,
+    MOST_POINTS,
+    Axes,
+    annotate,
+    by_name,
+    chain_style,
+    many_axes,
+    method_style,
+    moving_average,
+)
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-SHOWN = 2000  # points of a line
 SMOOTHED = 50  # the moving average is over one step in so many
 CUT = 4  # so many times the range of what follows the start may take before it is cut off
 
 
 class Course(NamedTuple):
-    """What the history of a posterior tells."""
+    """What the history of a posterior says."""
 
     nll: np.ndarray
     kl: np.ndarray | None
-    watched: np.ndarray | None  # NLL of validation data
-    watched_at: Any
+    validation: np.ndarray | None  # NLL of validation data
+    validation_steps: Any
 
 
 def training(
-    axes: "Axes | Sequence[Axes]",
+    axes: Axes | Sequence[Axes],
     posteriors: Posterior | Mapping[str, Posterior],
     *,
     title: str | None = None,
@@ -49,49 +55,43 @@ def training(
         What ``axes`` was.
 
     Example:
-        >>> import numpy as np
         >>> from matplotlib.figure import Figure
         >>> import posterax as px
-        >>> x = np.linspace(-1, 1, 16)[:, None].astype("float32")
-        >>> model = px.Model(
-        ...     px.networks.MLP(1, 1, (4,), key=0),
-        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.3),
-        ... )
-        >>> posterior = px.fit(model, (x, x[:, 0]), px.BayesByBackprop(), steps=5, key=0)
+        >>> from posterax.demo import curve_data, curve_model
+        >>> posterior = px.fit(curve_model(), curve_data(16), px.BayesByBackprop(), steps=5, key=0)
         >>> px.plot.training(Figure().subplots(), posterior).get_legend_handles_labels()[1]
         ['NLL', 'KL / N (right)']
     """
-    several = posteriors if isinstance(posteriors, Mapping) else {"": posteriors}
-    if not several:
-        raise ValueError("posteriors is empty: give at least one")
-    found = {name: _course(posterior, name) for name, posterior in several.items()}
-    left, right = _places(axes, any(course.kl is not None for course in found.values()))
+    several = by_name("posteriors", posteriors)
+    courses = {name: _course(posterior, name) for name, posterior in several.items()}
+    left, right = _two_axes(axes, any(course.kl is not None for course in courses.values()))
     twinned = right is not None and not many_axes(axes)
     drawn: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
-    for index, (name, course) in enumerate(found.items()):
+    for index, (name, course) in enumerate(courses.items()):
         prefix = f"{name}: " if name else ""
         # on two axes dashes tell methods apart; on one they tell the KL from the NLL
-        style = chain_style(index) | ({"linestyle": "-"} if twinned else {})
-        marker = MARKERS[index % len(MARKERS)]
-        marks: dict[str, Any] = {"marker": marker, "markersize": 4.5} if name else {}
-        drawn[0].append(_line(left, course.nll, f"{prefix}NLL", style, marks, index))
-        if course.watched is not None:
+        style = method_style(index) | ({"linestyle": "-"} if twinned else {})
+        marker = style["marker"]
+        if not name:
+            del style["marker"], style["markersize"]
+        drawn[0].append(_line(left, course.nll, f"{prefix}NLL", style, index))
+        if course.validation is not None:
             left.plot(
-                course.watched_at, course.watched, linestyle="none", color=style["color"],
+                course.validation_steps, course.validation, linestyle="none", color=style["color"],
                 marker=marker, markersize=7, markerfacecolor="white",
                 label=f"{prefix}validation NLL", zorder=5,
             )  # fmt: skip
-            drawn[0].append(course.watched)
+            drawn[0].append(course.validation)
         if course.kl is None or right is None:
             continue
         label = f"{prefix}KL / N"
         if twinned:
             label += " (right)"
             color = chain_style(index if name else 1)["color"]
-            style = {"color": color, "linestyle": DASHES[1]}
+            style |= {"color": color, "linestyle": DASHES[1]}
             # so that the legend of the axes that were given knows of it
-            left.plot([], [], **style, **marks, linewidth=1.6, label=label)
-        drawn[1].append(_line(right, course.kl, label, style, marks, index))
+            left.plot([], [], **style, linewidth=1.6, label=label)
+        drawn[1].append(_line(right, course.kl, label, style, index))
     _limits(left, drawn[0])
     annotate(left, "step", "NLL (nats an example)", title)
     left.set_xlim(left=0)
@@ -104,7 +104,7 @@ def training(
     return axes
 
 
-def _places(axes: Any, with_kl: bool) -> "tuple[Axes, Axes | None]":
+def _two_axes(axes: Any, with_kl: bool) -> tuple[Axes, Axes | None]:
     if not many_axes(axes):
         return axes, axes.twinx() if with_kl else None
     if len(axes) != 2:
@@ -114,48 +114,48 @@ def _places(axes: Any, with_kl: bool) -> "tuple[Axes, Axes | None]":
     return axes[0], axes[1]
 
 
-def _course(posterior: Any, name: str) -> Course:
+def _course(posterior: Posterior, name: str) -> Course:
     history = posterior.history if isinstance(posterior, Posterior) else None
     if history is None:
         raise TypeError(f"training draws what px.fit returned, got {type(posterior).__name__}")
     # of several phases ("optimising/nll") the longest is the training
     phases = [key.removesuffix("nll") for key in history if key.rpartition("/")[2] == "nll"]
-    if not phases or not max(len(history[phase + "nll"]) for phase in phases):
+    phase = max(phases, key=lambda phase: len(history[phase + "nll"]), default="")
+    if not len(history.get(phase + "nll", ())):
         raise ValueError(
             f"training: {name or 'this posterior'} has no NLL in its history (it has "
             f"{', '.join(history) or 'none'}); for chains there is px.plot.trace"
         )
-    phase = max(phases, key=lambda phase: len(history[phase + "nll"]))
+    kl = history.get(phase + "kl")
     return Course(
         np.asarray(history[phase + "nll"], np.float64),
-        None if phase + "kl" not in history else np.asarray(history[phase + "kl"], np.float64),
+        None if kl is None else np.asarray(kl, np.float64),
         history.get(phase + "validation_nll"),
         history.get(phase + "validation_step"),
     )
 
 
 def _line(
-    axes: "Axes", values: np.ndarray, label: str, style: dict[str, Any], marks: Any, index: int
+    axes: Axes, values: np.ndarray, label: str, style: dict[str, Any], index: int
 ) -> np.ndarray:
     """Draw a moving average, and the values that it averages behind it."""
     steps = len(values)
     window = max(1, steps // SMOOTHED)
-    every = max(1, steps // SHOWN)
+    every = max(1, steps // MOST_POINTS)
     if window > 1:
         axes.plot(
             1 + np.arange(0, steps, every), values[::every],
             color=style["color"], linewidth=0.4, alpha=0.25, zorder=1,
         )  # fmt: skip
-    middle = np.convolve(values, np.ones(window) / window, "valid")
-    when = 1 + np.arange(len(middle)) + (window - 1) / 2
+    when, average = moving_average(values, window)
     axes.plot(
-        when[::every], middle[::every], **style, **marks, markevery=(0.05 + 0.04 * index, 0.15),
-        linewidth=1.6, label=label, zorder=3,
+        1 + when[::every], average[::every], **style, linewidth=1.6, label=label, zorder=3,
+        markevery=(0.05 + 0.04 * index, 0.15),
     )  # fmt: skip
-    return middle
+    return average
 
 
-def _limits(axes: "Axes", lines: list[np.ndarray]) -> None:
+def _limits(axes: Axes, lines: list[np.ndarray]) -> None:
     """Room for all lines; the first steps may be cut off where they would flatten all others."""
     low, high = (float(f([f(line) for line in lines])) for f in (np.min, np.max))
     settled = max(float(np.max(line[len(line) // 20 :])) for line in lines)

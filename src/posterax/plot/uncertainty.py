@@ -1,18 +1,17 @@
 """What uncertainty is good for: telling strange inputs from usual ones, and mistakes from hits."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .. import metrics
 from .._util.checks import whole_number
 from ..metrics.detection import scores_of
+from ..metrics.inputs import Predictions
 from ..predictive import Predictive
-from .style import DATA, EPISTEMIC, EPISTEMIC_FILL, TOTAL, annotate, method_style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from .style import BLUE, DATA, HATCHED, Axes, annotate, by_name, method_style
 
 TAIL = 0.95  # beyond this share of rejections too few examples are left to set the limits by
 
@@ -26,15 +25,15 @@ NAMES = {
 
 
 def entropy_histogram(
-    axes: "Axes",
-    inside: Any,
-    outside: Any,
+    axes: Axes,
+    inside: Predictions,
+    outside: Predictions,
     *,
     score: str = "total",
     bins: int = 30,
     names: tuple[str, str] = ("inside", "outside"),
     title: str | None = None,
-) -> "Axes":
+) -> Axes:
     """Draw how an uncertainty is spread over usual and over strange inputs.
 
     The bars are shares of each set: both sum to 1. The less they overlap the better the score
@@ -52,9 +51,6 @@ def entropy_histogram(
         names: of both sets.
         title: above the axes.
 
-    Returns:
-        The same axes.
-
     Example:
         >>> from matplotlib.figure import Figure
         >>> import posterax as px
@@ -66,35 +62,31 @@ def entropy_histogram(
     bins = whole_number("bins", bins)
     area = metrics.detection(inside, outside, score=score).auroc
     values = [scores_of(inside, "inside", score), scores_of(outside, "outside", score)]
-    low, high = min(v.min() for v in values), max(v.max() for v in values)
-    if low >= 0:
-        low = 0.0
+    low, high = min(0.0, *(v.min() for v in values)), max(v.max() for v in values)
     edges = np.linspace(low, high if high > low else low + 1, bins + 1)
     shares = [np.histogram(v, edges)[0] / len(v) for v in values]
+    axes.stairs(shares[0], edges, fill=True, **BLUE, linewidth=1.1, label=names[0], zorder=2)
     axes.stairs(
-        shares[0], edges, fill=True, facecolor=EPISTEMIC_FILL, edgecolor=EPISTEMIC, linewidth=1.1,
-        label=names[0], zorder=2,
-    )  # fmt: skip
-    axes.stairs(
-        shares[1], edges, fill=True, facecolor="none", edgecolor=TOTAL, hatch="////",
+        shares[1], edges, fill=True, **HATCHED | {"facecolor": "none"},
         linestyle="--", linewidth=1.3, label=f"{names[1]} (AUROC {area:.3f})", zorder=3,
     )  # fmt: skip
     axes.set_xlim(edges[0], edges[-1])
     axes.set_ylim(0, 1.05 * max(share.max() for share in shares))
     plain = not any(isinstance(g, Predictive) or np.ndim(g) > 1 for g in (inside, outside))
-    annotate(axes, "score" if plain else _name(inside, score), "share of inputs", title)
-    return axes
+    values_of = isinstance(inside, Predictive) and inside.kind != "classification"
+    label = "score" if plain else f"{score} variance" if values_of else NAMES[score]
+    return annotate(axes, label, "share of inputs", title)
 
 
 def accuracy_rejection(
-    axes: "Axes",
-    predictives: Any,
-    y: Any,
+    axes: Axes,
+    predictives: Predictions | Mapping[str, Predictions],
+    y: ArrayLike,
     *,
     score: str = "total",
     title: str | None = None,
-) -> "Axes":
-    """Draw the accuracy of what is kept over the share of inputs that are rejected.
+) -> Axes:
+    """Draw the accuracy of the rest over the share of inputs that are rejected.
 
     The most uncertain go first. Below are who rejects at random, above an oracle that rejects
     mistakes first: both of the most accurate method. The legend has the mean height of each line.
@@ -105,9 +97,6 @@ def accuracy_rejection(
         y: labels 0 … K−1.
         score: the uncertainty to reject by, as ``px.metrics.uncertainty_score`` names it.
         title: above the axes.
-
-    Returns:
-        The same axes.
 
     Reference:
         Nadeem, Zucker and Hanczar, *Accuracy-rejection curves (ARCs) for comparing classification
@@ -121,40 +110,24 @@ def accuracy_rejection(
         >>> axes.get_legend_handles_labels()[1]
         ['mistakes first', 'mine (mean 0.889)', 'at random']
     """
-    several = predictives if isinstance(predictives, Mapping) else {"by uncertainty": predictives}
-    if not several:
-        raise ValueError("predictives is empty: give at least one Predictive")
+    several = by_name("predictives", predictives, "by uncertainty")
     curves = {name: metrics.accuracy_rejection(p, y, score) for name, p in several.items()}
     best = max(curves, key=lambda name: curves[name].accuracy[0])
     accuracy = float(curves[best].accuracy[0])
     rejected = curves[best].rejected
     oracle = np.minimum(accuracy / (1 - rejected), 1)
     of_best = f" ({best})" if len(curves) > 1 else ""
-    axes.plot(
-        rejected, oracle, color=DATA, linewidth=1.0, linestyle="--",
-        label=f"mistakes first{of_best}", zorder=2,
-    )  # fmt: skip
+    bound: dict[str, Any] = {"color": DATA, "linewidth": 1.0, "zorder": 2}
+    axes.plot(rejected, oracle, linestyle="--", label=f"mistakes first{of_best}", **bound)
     for index, (name, curve) in enumerate(curves.items()):
         axes.plot(
             *curve, **method_style(index), markevery=(0.04 * index, 0.12), linewidth=1.6,
             label=f"{name} (mean {curve.area:.3f})", zorder=4,
         )  # fmt: skip
-    axes.axhline(
-        accuracy, color=DATA, linewidth=1.0, linestyle=":", label=f"at random{of_best}", zorder=2
-    )
+    axes.axhline(accuracy, linestyle=":", label=f"at random{of_best}", **bound)
     lowest = min(c.accuracy[c.rejected <= TAIL].min() for c in curves.values())
     room = max(1 - lowest, 1e-3)
     axes.set_xlim(0, 1)
     axes.set_ylim(lowest - 0.06 * room, 1 + 0.04 * room)
-    annotate(axes, f"share rejected, by {_short(score)}", "accuracy of the rest", title)
-    return axes
-
-
-def _name(given: Any, score: str) -> str:
-    if isinstance(given, Predictive) and given.kind != "classification":
-        return f"{score} variance"
-    return NAMES[score]
-
-
-def _short(score: str) -> str:
-    return NAMES[score].removesuffix(" (nats)") if isinstance(score, str) else "your score"
+    by = NAMES[score].removesuffix(" (nats)") if isinstance(score, str) else "your score"
+    return annotate(axes, f"share rejected, by {by}", "accuracy of the rest", title)

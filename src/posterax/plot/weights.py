@@ -1,7 +1,6 @@
 """What a posterior says about single weights, and how many of them say anything."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -13,33 +12,26 @@ from .._util.tree import named_leaves
 from ..networks.parts import Where
 from ..posteriors import Posterior
 from ..posteriors.laplace import priors_of
+from ..posteriors.named_moments import named_moments
 from ..priors import Flat, Grid, Prior, is_prior
-from .marginals import (
-    Marginal,
-    default_weights,
-    marginals,
-    moments_by_name,
-    named_weight,
-    prior_of_entry,
-)
-from .style import DATA, EPISTEMIC, EPISTEMIC_FILL, MEAN, TOTAL, annotate
+from ..pruning.ranking import Ranking
+from ..pruning.signal_to_noise import signal_to_noise as ratios
+from .marginals import Marginal, default_weights, marginals, named_weight, prior_of_entry
+from .style import BLUE, DATA, EPISTEMIC, MEAN, TOTAL, Axes, annotate
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-PLACES = 400  # of a curve
+POINTS = 400  # of a curve
 FLOOR = -100.0  # decibels: a mean below 1e-10 deviations is no mean but what an optimiser left
 
 
 def weights(
-    axes: "Axes",
+    axes: Axes,
     posterior: Posterior,
     of: Sequence[str] | None = None,
     *,
     where: Where | None = None,
     key: int = 0,
     title: str | None = None,
-) -> "Axes":
+) -> Axes:
     """Draw the posterior densities of a few weights, a row each, over their priors.
 
     Every curve has its own height, or a narrow posterior would leave nothing of a wide prior to
@@ -56,65 +48,52 @@ def weights(
         key: of the draws, where there is no formula.
         title: above the axes.
 
-    Returns:
-        The same axes.
-
     Example:
-        >>> import numpy as np
         >>> from matplotlib.figure import Figure
         >>> import posterax as px
-        >>> x = np.linspace(-1, 1, 16)[:, None].astype("float32")
-        >>> model = px.Model(
-        ...     px.networks.MLP(1, 1, (4,), key=0),
-        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.3),
-        ... )
-        >>> posterior = px.fit(model, (x, x[:, 0]), px.BayesByBackprop(), steps=5, key=0)
+        >>> from posterax.demo import curve_data, curve_model
+        >>> posterior = px.fit(curve_model(), curve_data(16), px.BayesByBackprop(), steps=5, key=0)
         >>> axes = px.plot.weights(Figure().subplots(), posterior, ["network.layers.1.bias[0]"])
         >>> [text.get_text() for text in axes.get_yticklabels()]
         ['layers.1.bias\\n[0]']
     """
-    chosen = (
-        default_weights(posterior, where)
-        if of is None
-        else [named_weight(posterior, n) for n in of]
-    )
+    chosen = [named_weight(posterior, name) for name in of or ()]
+    if of is None:
+        chosen = default_weights(posterior, where)
     if not chosen:
         raise ValueError("of is empty: name at least one weight, or leave it out")
-    found = marginals(posterior, chosen, key)
+    each = marginals(posterior, chosen, key)
     priors = named_leaves(priors_of(posterior), is_prior)
-    ends = np.array([marginal.reach() for marginal in found])
+    leaves = named_leaves(posterior.model.parameters)
+    ends = np.array([marginal.reach() for marginal in each])
     low, high = float(ends[:, 0].min()), float(ends[:, 1].max())
     pad = 0.12 * (high - low) or 0.5
-    at = np.linspace(low - pad, high + pad, PLACES)
-    for row, (weight, marginal) in enumerate(zip(chosen, found, strict=True)):
-        base = len(chosen) - 1 - row
-        first = row == 0
+    at = np.linspace(low - pad, high + pad, POINTS)
+    bases = list(range(len(chosen)))[::-1]
+    for base, weight, marginal in zip(bases, chosen, each, strict=True):
+        labels = ("posterior", "prior") if base == bases[0] else (None, None)
         prior = priors[weight.array]
-        shape = np.shape(named_leaves(posterior.model.parameters)[weight.array])
-        _draw_posterior(axes, base, at, marginal, prior, "posterior" if first else None)
-        _draw_prior(
-            axes, base, at, prior_of_entry(prior, shape, weight.place), "prior" if first else None
-        )
+        _draw_posterior(axes, base, at, marginal, prior, labels[0])
+        prior = prior_of_entry(prior, np.shape(leaves[weight.array]), weight.entry)
+        _draw_prior(axes, base, at, prior, labels[1])
         axes.axhline(base, color=DATA, linewidth=0.6, zorder=1)
     axes.axvline(0, color=MEAN, linewidth=0.9, linestyle=":", zorder=1, label="zero")
     axes.set_xlim(at[0], at[-1])
     axes.set_ylim(-0.06, len(chosen))
-    axes.set_yticks([len(chosen) - 1 - row for row in range(len(chosen))])
-    axes.set_yticklabels([weight.name for weight in chosen], fontsize="small", va="bottom")
+    axes.set_yticks(bases, [weight.name for weight in chosen], fontsize="small", va="bottom")
     axes.tick_params(axis="y", length=0)
-    annotate(axes, "weight", "", title)
-    return axes
+    return annotate(axes, "weight", "", title)
 
 
 def signal_to_noise(
-    axes: "Axes",
+    axes: Axes,
     posterior: Posterior,
     *,
     where: Where | None = None,
     bins: int | None = None,
     fractions: Sequence[float] = (),
     title: str | None = None,
-) -> "Axes":
+) -> Axes:
     r"""Draw how the signal-to-noise ratio |μ| / σ is spread over all weights, in decibels.
 
     The bars are the density of 10 log₁₀(|μ| / σ), the line (scale at the right) the share of
@@ -132,29 +111,22 @@ def signal_to_noise(
             from the network before any pruning; a share that is gone already has no mark.
         title: above the axes.
 
-    Returns:
-        The same axes.
-
     Reference:
         Blundell, Cornebise, Kavukcuoglu and Wierstra, *Weight uncertainty in neural networks*,
         ICML 2015, section 5.1.
 
     Example:
-        >>> import numpy as np
         >>> from matplotlib.figure import Figure
         >>> import posterax as px
-        >>> x = np.linspace(-1, 1, 16)[:, None].astype("float32")
-        >>> model = px.Model(
-        ...     px.networks.MLP(1, 1, (4,), key=0),
-        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.3),
-        ... )
-        >>> posterior = px.fit(model, (x, x[:, 0]), px.BayesByBackprop(), steps=5, key=0)
+        >>> from posterax.demo import curve_data, curve_model
+        >>> posterior = px.fit(curve_model(), curve_data(16), px.BayesByBackprop(), steps=5, key=0)
         >>> px.plot.signal_to_noise(Figure().subplots(), posterior).get_xlabel()
         'signal-to-noise |μ| / σ (dB)'
     """
-    mean, std = moments_by_name(posterior, where)
-    mu = np.concatenate([np.ravel(a) for a in mean.values()]) if mean else np.zeros(0)
-    sigma = np.concatenate([np.ravel(a) for a in std.values()]) if std else np.zeros(0)
+    mu, sigma = (
+        np.concatenate([np.zeros(0), *(np.ravel(a) for a in part.values())])
+        for part in named_moments(posterior, where)
+    )
     if not np.all(sigma > 0) or not len(sigma):
         raise ValueError(
             f"signal_to_noise: this {type(posterior).__name__} has weights without a deviation; "
@@ -162,25 +134,24 @@ def signal_to_noise(
         )
     with np.errstate(divide="ignore"):
         decibels = 10 * np.log10(np.abs(mu) / sigma)
-    heard = np.sort(decibels[decibels >= FLOOR])
-    silent = len(mu) - len(heard)
-    if not len(heard):
+    audible = np.sort(decibels[decibels >= FLOOR])
+    silent = len(mu) - len(audible)
+    if not len(audible):
         raise ValueError("signal_to_noise: all means are 0, and so are all ratios")
-    count = (
-        int(np.clip(2 * np.cbrt(len(mu)), 5, 50)) if bins is None else whole_number("bins", bins)
-    )
-    heights, edges = np.histogram(heard, count)
+    default = int(np.clip(2 * np.cbrt(len(mu)), 5, 50))
+    count = default if bins is None else whole_number("bins", bins)
+    heights, edges = np.histogram(audible, count)
     density = heights / (len(mu) * np.diff(edges))
     top = 1.08 * density.max()
     axes.stairs(
-        density, edges, fill=True, facecolor=EPISTEMIC_FILL, edgecolor=EPISTEMIC,
-        linewidth=0.8, label=f"density of {len(mu):,} weights", zorder=2,
+        density, edges, fill=True, **BLUE, linewidth=0.8,
+        label=f"density of {len(mu):,} weights", zorder=2,
     )  # fmt: skip
-    some = np.unique(np.linspace(0, len(heard) - 1, 1000).round().astype(int))
+    some = np.unique(np.linspace(0, len(audible) - 1, 1000).round().astype(int))
     share = (silent + some + 1) / len(mu)
     note = f" ({silent:,} below −{-FLOOR:.0f} dB)" if silent else ""
     axes.plot(
-        heard[some], top * share, color=MEAN, linestyle=(0, (5, 1.5)), linewidth=1.5,
+        audible[some], top * share, color=MEAN, linestyle=(0, (5, 1.5)), linewidth=1.5,
         label=f"share below{note}", zorder=3,
     )  # fmt: skip
     axes.set_xlim(edges[0], edges[-1])
@@ -188,17 +159,13 @@ def signal_to_noise(
     _mark(axes, posterior, where, fractions)
     right = axes.secondary_yaxis("right", functions=(lambda d: d / top, lambda s: s * top))
     right.set_ylabel("share below")
-    annotate(axes, "signal-to-noise |μ| / σ (dB)", "density (1 / dB)", title)
-    return axes
+    return annotate(axes, "signal-to-noise |μ| / σ (dB)", "density (1 / dB)", title)
 
 
 def _mark(
-    axes: "Axes", posterior: Posterior, where: Where | None, fractions: Sequence[float]
+    axes: Axes, posterior: Posterior, where: Where | None, fractions: Sequence[float]
 ) -> None:
     """Lines below which these shares of the weights lie."""
-    from ..pruning.ranking import Ranking
-    from ..pruning.signal_to_noise import signal_to_noise as ratios
-
     ranking = Ranking(posterior, ratios(posterior, where), "global") if fractions else None
     low, high = axes.get_xlim()
     last, height = -np.inf, 0.98
@@ -225,34 +192,27 @@ def _mark(
 
 
 def _draw_posterior(
-    axes: "Axes", base: int, at: np.ndarray, marginal: Marginal, prior: Prior, label: str | None
+    axes: Axes, base: int, at: np.ndarray, marginal: Marginal, prior: Prior, label: str | None
 ) -> None:
+    filled = BLUE | {"linewidth": 0.9, "label": label, "zorder": 2}
     if isinstance(prior, Grid):
         values = np.asarray(prior.values)
         nearest = np.abs(marginal.values[:, None] - values).argmin(1)
         heights = np.bincount(nearest, marginal.weights, len(values))
-        axes.bar(
-            values, 0.85 * heights / heights.max(), 0.02 * (at[-1] - at[0]), bottom=base,
-            facecolor=EPISTEMIC_FILL, edgecolor=EPISTEMIC, linewidth=0.9, label=label, zorder=2,
-        )  # fmt: skip
+        width = 0.02 * (at[-1] - at[0])
+        axes.bar(values, 0.85 * heights / heights.max(), width, bottom=base, **filled)
         return
     if marginal.std <= 1e-9 * max(1.0, abs(marginal.mean)):
-        axes.vlines(
-            marginal.mean, base, base + 0.85, color=EPISTEMIC, linewidth=2, zorder=2,
-            label=label or "",
-        )  # fmt: skip
+        ends = (marginal.mean, base, base + 0.85)
+        axes.vlines(*ends, color=EPISTEMIC, linewidth=2, zorder=2, label=label or "")
         return
-    # places of its own too, or a narrow one would be drawn with corners
-    own = np.linspace(*marginal.reach(), PLACES)
-    places = np.union1d(at, own)
-    density = marginal.density(places)
-    axes.fill_between(
-        places, base, base + 0.85 * density / density.max(),
-        facecolor=EPISTEMIC_FILL, edgecolor=EPISTEMIC, linewidth=0.9, label=label, zorder=2,
-    )  # fmt: skip
+    # points of its own too, or a narrow one would be drawn with corners
+    at = np.union1d(at, np.linspace(*marginal.reach(), POINTS))
+    density = marginal.density(at)
+    axes.fill_between(at, base, base + 0.85 * density / density.max(), **filled)
 
 
-def _draw_prior(axes: "Axes", base: int, at: np.ndarray, prior: Prior, label: str | None) -> None:
+def _draw_prior(axes: Axes, base: int, at: np.ndarray, prior: Prior, label: str | None) -> None:
     if isinstance(prior, Flat):
         return
     if isinstance(prior, Grid):
@@ -264,10 +224,8 @@ def _draw_prior(axes: "Axes", base: int, at: np.ndarray, prior: Prior, label: st
         return
     log_density = np.asarray(_log_densities(prior, at), np.float64)
     heights = np.exp(log_density - log_density.max())
-    axes.plot(
-        at, base + 0.85 * heights, color=TOTAL, linestyle="--", linewidth=1.4, label=label,
-        zorder=3,
-    )  # fmt: skip
+    heights = base + 0.85 * heights
+    axes.plot(at, heights, color=TOTAL, linestyle="--", linewidth=1.4, label=label, zorder=3)
 
 
 @eqx.filter_jit

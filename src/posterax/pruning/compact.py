@@ -12,6 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from .._util.tree import named_leaves
 from ..model import Model, Parameters
@@ -20,9 +21,9 @@ from ..networks.base import module_of, with_params
 from ..networks.config import activation_function
 from ..networks.parts import FrozenNetwork
 from ..networks.sparse import Masks, SparseNetwork
-from ..posteriors import LaplaceGaussian, Posterior, Record
+from ..posteriors import LaplaceGaussian, Posterior
 from ..priors import ByPart, Flat, Hierarchical, PerWeight, Prior, is_prior
-from .families import removed, whole_sizes
+from .families import check_posterior, original_sizes, pruning_record, removed
 
 
 def compact(posterior: Posterior) -> Posterior:
@@ -39,14 +40,10 @@ def compact(posterior: Posterior) -> Posterior:
         posterior: pruned, of a model with a ``px.networks.MLP`` (not ``residual``).
 
     Example:
-        >>> import numpy as np
         >>> import posterax as px
-        >>> x = np.linspace(-1, 1, 32)[:, None].astype("float32")
-        >>> model = px.Model(
-        ...     px.networks.MLP(1, 1, (16,), key=0),
-        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.3),
-        ... )
-        >>> posterior = px.fit(model, (x, x[:, 0]), px.BayesByBackprop(), epochs=20, key=0)
+        >>> from posterax.demo import curve_data, curve_model
+        >>> model, data = curve_model(hidden_sizes=(16,)), curve_data(32)
+        >>> posterior = px.fit(model, data, px.BayesByBackprop(), epochs=20, key=0)
         >>> small = px.pruning.compact(px.prune(posterior, 0.75))
         >>> before, after = px.pruning.report(small).widths
         >>> before, after[0] < 16
@@ -64,23 +61,20 @@ def compact(posterior: Posterior) -> Posterior:
     masks: Masks = {}
     for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
         masks |= {f"layers.{i}.weight": weight, f"layers.{i}.bias": bias}
-    old = posterior.record or Record()
-    about = dict(old.settings.get("pruning", {}))
-    widths = [list(map(int, mlp.hidden_sizes)), [int(units.sum()) for units in alive[1:-1]]]
-    about["widths"] = [about.get("widths", widths)[0], widths[1]]
-    about["sizes"] = whole_sizes(posterior)
-    fewer = removed(posterior, masks, about)
-    return _smaller(fewer, mlp, alive)
+    about = pruning_record(posterior)
+    before = about["widths"][0] if "widths" in about else list(map(int, mlp.hidden_sizes))
+    about["widths"] = [before, [int(units.sum()) for units in alive[1:-1]]]
+    about["sizes"] = original_sizes(posterior)
+    return _smaller(removed(posterior, masks, about), mlp, alive)
 
 
 def _check(posterior: Posterior) -> MLP:
-    if not isinstance(posterior, Posterior):
-        raise TypeError(f"posterior must be a posterior, got {type(posterior).__name__}")
+    check_posterior(posterior)
     mlp = module_of(posterior.model.network)
     if type(mlp) is not MLP or mlp.residual:
-        found = "one with residual=True" if type(mlp) is MLP else f"{type(mlp).__name__}"
+        name = "one with residual=True" if type(mlp) is MLP else type(mlp).__name__
         raise ValueError(
-            f"compact removes units of px.networks.MLP, and this network is {found}, whose units "
+            f"compact removes units of px.networks.MLP, and this network is {name}, whose units "
             "are used otherwise; the pruned posterior is as it is: sparse"
         )
     if isinstance(posterior.model.network.dense(), FrozenNetwork):
@@ -118,7 +112,7 @@ def _alive(
 
 
 def _smaller(posterior: Posterior, mlp: MLP, alive: list[np.ndarray]) -> Posterior:
-    """New places for what is kept: the numbers are the same, the arrays they belong to smaller."""
+    """New arrays for the weights that stay: the same numbers in smaller shapes."""
     old = posterior.model.network
     masks = old.masks() if isinstance(old, SparseNetwork) else {}
     sizes = [int(units.sum()) for units in alive]
@@ -128,23 +122,21 @@ def _smaller(posterior: Posterior, mlp: MLP, alive: list[np.ndarray]) -> Posteri
         lambda: as_network(MLP(mlp.in_size, mlp.out_size, sizes[1:-1], **options))
     )
     names = named_leaves(inner.params)
-    places, whole = dict[str, jax.Array](), dict[str, tuple[int, ...]]()
-    for i in range(len(sizes) - 1):
-        inside: dict[str, Any] = {
-            "weight": np.ix_(alive[i + 1], alive[i]),
-            "bias": np.flatnonzero(alive[i + 1]),
-        }
-        for name, lines in ((f"layers.{i}.{kind}", lines) for kind, lines in inside.items()):
-            if name in masks and masks[name][lines].all():
-                whole[name] = names[name].shape
-            elif name in masks:
-                places[name] = jnp.asarray(np.flatnonzero(masks[name][lines]), jnp.int32)
-    move = _Move(jax.tree.structure(inner.params), list(names), whole)
+    positions, dense = dict[str, jax.Array](), dict[str, tuple[int, ...]]()
+    for name in (name for name in names if name in masks):
+        i = int(name.split(".")[1])
+        into = alive[i + 1]
+        mask = masks[name][np.ix_(into, alive[i]) if name.endswith("weight") else into]
+        if mask.all():
+            dense[name] = names[name].shape
+        else:
+            positions[name] = jnp.asarray(np.flatnonzero(mask), jnp.int32)
+    move = _Move(jax.tree.structure(inner.params), list(names), dense)
     params = move(posterior.model.network.params)
-    if places:
+    if positions:
         shapes = tuple((name, tuple(w.shape)) for name, w in names.items())
         bare = eqx.tree_at(lambda n: n.params, inner, None)
-        network: Network = SparseNetwork(params, inner.state, bare, places, shapes)
+        network: Network = SparseNetwork(params, inner.state, bare, positions, shapes)
     else:
         network = with_params(inner, params)
     fields: dict[str, Any] = {
@@ -163,17 +155,17 @@ def _smaller(posterior: Posterior, mlp: MLP, alive: list[np.ndarray]) -> Posteri
 class _Move:
     """Trees of the larger network's weights become such of the smaller one's."""
 
-    def __init__(self, treedef: Any, names: list[str], whole: dict[str, tuple[int, ...]]):
+    def __init__(self, treedef: Any, names: list[str], dense: dict[str, tuple[int, ...]]):
         self.treedef, self.names = treedef, names
-        self.whole = whole  # what is a vector of some entries, and now an array of all
+        self.dense = dense  # what is a vector of some entries, and now an array of all
 
-    def __call__(self, tree: Any) -> Any:
+    def __call__(self, tree: PyTree) -> PyTree:
         leaves = jax.tree.leaves(tree, is_leaf=lambda n: n is None or is_prior(n))
         named = zip(self.names, leaves, strict=True)
         return jax.tree.unflatten(self.treedef, [self.array(*pair) for pair in named])
 
     def array(self, name: str, value: Any) -> Any:
-        shape = self.whole.get(name.removeprefix("network."))
+        shape = self.dense.get(name.removeprefix("network."))
         if value is None or shape is None:
             return value
         if isinstance(value, Prior):
@@ -192,16 +184,12 @@ def _model(model: Model, network: Network, move: _Move) -> Model:
         own = named_leaves(priors, is_leaf=is_prior)
         shapes = {name: w.shape for name, w in named_leaves(network.dense().params).items()}
         prior = ByPart({n: _unresolved(p, network.fan_in(shapes[n], n)) for n, p in own.items()})
-    parts = (
-        network,
-        prior,
-        model.parameters._replace(network=network.params),
-        model.priors._replace(network=priors),
-    )
+    parameters = model.parameters._replace(network=network.params)
+    parts = (network, prior, parameters, model.priors._replace(network=priors))
     return eqx.tree_at(lambda m: (m.network, m.prior, m.parameters, m.priors), model, parts)
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(one: PyTree, other: PyTree) -> bool:
     pairs = zip(*(jax.tree.leaves(tree, is_leaf=is_prior) for tree in (one, other)), strict=True)
     return all(isinstance(b, Flat) or bool(eqx.tree_equal(a, b)) for a, b in pairs)
 

@@ -8,9 +8,12 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
+from jaxtyping import PyTree
+from numpy.typing import ArrayLike
 
 from .._util.tree import named_leaves, path_name
 from ..model import Parameters
@@ -33,12 +36,13 @@ FAMILIES = (
 )
 
 # (a tree of the network's weights, axes in front, what a silent entry is) → such a tree
-Change = Callable[[Any, int, float], Any]
-Rows = Callable[[Any], Any]  # the same for a matrix that has a row for each random weight
+Change = Callable[[PyTree, int, float], PyTree]
+# the same for a matrix that has a row for each random weight
+Rows = Callable[[ArrayLike], jax.Array]
 
 
 def removed(posterior: Posterior, masks: Masks, about: dict[str, Any]) -> Posterior:
-    """The posterior of the weights that are kept; ``about`` is for its record."""
+    """The posterior of the weights that are left; ``about`` is for its record."""
     masks = check_masks(masks, posterior.model.network)
     rows = _row_mask(posterior, masks)
     fields = _fields(
@@ -52,11 +56,8 @@ def removed(posterior: Posterior, masks: Masks, about: dict[str, Any]) -> Poster
         root = np.asarray(fields["cholesky"])
         fields["cholesky"] = jnp.asarray(np.linalg.qr(root.T).R.T)
     old = posterior.record or Record()
-    earlier = old.settings.get("pruning", {})
-    settings = {
-        **old.settings,
-        "pruning": {k: earlier[k] for k in ("widths", "sizes") if k in earlier} | about,
-    }
+    earlier = {k: v for k, v in pruning_record(posterior).items() if k in ("widths", "sizes")}
+    settings = old.settings | {"pruning": earlier | about}
     record = Record(
         old.method, settings, old.terms, interrupted=old.interrupted, reports=old.reports
     )
@@ -64,45 +65,49 @@ def removed(posterior: Posterior, masks: Masks, about: dict[str, Any]) -> Poster
     return dataclasses.replace(posterior, model=model, record=record, evidence=None, **fields)
 
 
-def whole_sizes(posterior: Posterior) -> dict[str, int]:
+def pruning_record(posterior: Posterior) -> dict[str, Any]:
+    """What earlier prunings have left in the record."""
+    settings = posterior.record.settings if posterior.record is not None else {}
+    return dict(settings.get("pruning", {}))
+
+
+def original_sizes(posterior: Posterior) -> dict[str, int]:
     """How many entries each array of the network had before any pruning, by name.
 
     Where ``compact`` made arrays smaller, their old sizes are in the record.
     """
     network = posterior.model.network
-    params = named_leaves(network.params)
     shapes = dict(network.shapes) if isinstance(network, SparseNetwork) else {}
-    settings = posterior.record.settings if posterior.record is not None else {}
-    before = settings.get("pruning", {}).get("sizes", {})
+    before = pruning_record(posterior).get("sizes", {})
     return {
         name: int(before.get(name, np.prod(shapes.get(name, w.shape))))
-        for name, w in params.items()
+        for name, w in named_leaves(network.params).items()
     }
 
 
 def silenced(posterior: Posterior, masks: Masks) -> Posterior:
     """The same posterior with a mean and deviation of 0 in place of what is removed.
 
-    It predicts as the pruned one and has the shapes of the whole: one compiled program serves all
-    masks while one is looked for. (It has no density.)
+    It predicts as the pruned one and has the shapes of the original: one compiled program serves
+    all masks while one is looked for. (It has no density.)
     """
     rows = _row_mask(posterior, masks)
 
-    def one(tree: Any, front: int, silent: float) -> Any:
-        def set_to(path: Any, w: Any) -> Any:
-            kept = masks.get(path_name(path))
-            return w if kept is None else jnp.asarray(np.where(kept, w, np.float32(silent)))
+    def one(tree: PyTree, front: int, silent: float) -> PyTree:
+        def set_to(path: tuple[Any, ...], w: jax.Array) -> jax.Array:
+            mask = masks.get(path_name(path))
+            return w if mask is None else jnp.asarray(np.where(mask, w, np.float32(silent)))
 
         return jtu.tree_map_with_path(set_to, tree)
 
-    def blank(matrix: Any) -> Any:
+    def blank(matrix: ArrayLike) -> jax.Array:
         return jnp.asarray(np.asarray(matrix) * rows[:, None].astype(np.float32))
 
     return dataclasses.replace(posterior.bare(), **_fields(posterior, masks, one, blank))
 
 
 def _row_mask(posterior: Posterior, masks: Masks) -> np.ndarray:
-    """Which of the random weights, as one vector in tree order, are kept."""
+    """Which of the random weights, as one vector in tree order, are left."""
     if not isinstance(posterior, FullGaussian | LowRankGaussian):
         return np.zeros(0, bool)
     leaves = named_leaves(posterior.model.bayesian(posterior.mu))
@@ -115,6 +120,7 @@ def _row_mask(posterior: Posterior, masks: Masks) -> np.ndarray:
 
 def _fields(posterior: Posterior, masks: Masks, change: Change, rows: Rows) -> dict[str, Any]:
     """The fields of a posterior that hold something for every weight, changed."""
+    check_family(posterior)
 
     def tree(value: Parameters, front: int = 0, silent: float = 0.0) -> Parameters:
         return value._replace(network=change(value.network, front, silent))
@@ -135,35 +141,38 @@ def _fields(posterior: Posterior, masks: Masks, change: Change, rows: Rows) -> d
             return {"mu": tree(posterior.mu), "cholesky": rows(posterior.cholesky)}
         case LaplaceGaussian():
             return {"mu": tree(posterior.mu), "blocks": _blocks(posterior, masks, change)}
-    raise ValueError(_refusal(posterior))
+    raise AssertionError(type(posterior))
+
+
+def check_posterior(posterior: Posterior) -> None:
+    """Refuse what is no posterior."""
+    if not isinstance(posterior, Posterior):
+        raise TypeError(f"posterior must be a posterior, got {type(posterior).__name__}")
 
 
 def check_family(posterior: Posterior) -> None:
     """Refuse a family from which no weight can be taken without changing the others."""
+    check_posterior(posterior)
     if not isinstance(posterior, FAMILIES):
-        raise ValueError(_refusal(posterior))
-
-
-def _refusal(posterior: Posterior) -> str:
-    return (
-        f"prune: {type(posterior).__name__} has no deviation for each weight that would be the "
-        "same without the others; px.BayesByBackprop (mean field, full or low rank), px.IVON, "
-        "px.SWAG, px.Laplace(structure='diagonal'), ensembles and chains can be pruned"
-    )
+        raise ValueError(
+            f"prune: {type(posterior).__name__} has no deviation for each weight that would be the "
+            "same without the others; px.BayesByBackprop (mean field, full or low rank), px.IVON, "
+            "px.SWAG, px.Laplace(structure='diagonal'), ensembles and chains can be pruned"
+        )
 
 
 def _blocks(posterior: LaplaceGaussian, masks: Masks, change: Change) -> dict[str, Any]:
-    found = {}
+    blocks = {}
     for name, arrays in posterior.blocks.items():
         leaves = [leaf.removeprefix("network.") for leaf in arrays["leaves"].split("\n")]
         if not any(leaf in masks for leaf in leaves):
-            found[name] = arrays
+            blocks[name] = arrays
             continue
         if "basis" in arrays or "inputs" in arrays:
             raise ValueError(
-                "prune: this Laplace approximation has correlated weights, kept as eigenvectors "
+                "prune: this Laplace approximation has correlated weights, held as eigenvectors "
                 "from which none can be removed; use px.Laplace(structure='diagonal')"
             )
         (leaf,) = leaves
-        found[name] = arrays | {"deviation": change({leaf: arrays["deviation"]}, 0, 0.0)[leaf]}
-    return found
+        blocks[name] = arrays | {"deviation": change({leaf: arrays["deviation"]}, 0, 0.0)[leaf]}
+    return blocks

@@ -5,6 +5,7 @@ from math import isfinite, isqrt
 from typing import Any
 
 import numpy as np
+from jaxtyping import PyTree
 
 from .._util.checks import whole_number
 from .._util.keys import KeyLike
@@ -18,7 +19,7 @@ from .families import check_family, removed, silenced
 from .ranking import Ranking
 from .signal_to_noise import SIGNAL_TO_NOISE, scores
 
-RESOLUTION = 0.01  # of the number of weights kept, where a search stops
+RESOLUTION = 0.01  # of the number of weights that stay, where a search stops
 
 
 def prune(
@@ -27,7 +28,7 @@ def prune(
     *,
     threshold: float | None = None,
     tolerance: float | None = None,
-    validation: Any = None,
+    validation: tuple[PyTree, ...] | None = None,
     by: str = SIGNAL_TO_NOISE,
     scope: str = "global",
     where: Where | None = None,
@@ -39,7 +40,7 @@ def prune(
 
     What comes back is a posterior of the same family over the weights that are left, of a network
     in which the others do not exist ([`px.networks.sparse`][posterax.networks.sparse]). It
-    predicts, it is saved with the kept weights and a mask of bits, its model can be fitted on with
+    predicts, it is saved with these weights and a mask of bits, its model can be fitted on with
     the mask as it is (``px.fit(pruned.model, data, method, init=pruned)``), and it can be pruned
     again. The weights that are left keep their distribution: in a correlated Gaussian, their
     marginal one.
@@ -57,7 +58,7 @@ def prune(
         tolerance: find the largest fraction with which the NLL of ``validation`` grows by no more
             than this, in nats per example, by bisection: the fraction that is chosen has been
             measured, and no larger one would do if the NLL grows with the fraction. The number of
-            weights kept is found to 1 %, and never 0: ``fraction=1.0`` removes all.
+            weights left is known to 1 %, and never 0: ``fraction=1.0`` removes all.
         validation: held-out ``(x, y)`` for ``tolerance``, not the test set.
         by: ``"signal_to_noise"``, or ``"magnitude"``: |μ|, whatever the deviation.
         scope: ``"global"``: the lowest of all; ``"layer"``: the same fraction of every layer, but
@@ -70,17 +71,13 @@ def prune(
             with the best fraction so far.
 
     Example:
-        >>> import numpy as np
         >>> import posterax as px
-        >>> x = np.linspace(-1, 1, 32)[:, None].astype("float32")
-        >>> model = px.Model(
-        ...     px.networks.MLP(1, 1, (16,), key=0),
-        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.3),
-        ... )
-        >>> posterior = px.fit(model, (x, x[:, 0]), px.BayesByBackprop(), epochs=20, key=0)
+        >>> from posterax.demo import curve_data, curve_model
+        >>> model, data = curve_model(hidden_sizes=(16,)), curve_data(32)
+        >>> posterior = px.fit(model, data, px.BayesByBackprop(), epochs=20, key=0)
         >>> pruned = px.prune(posterior, 0.75)
-        >>> posterior.model.bayesian_size, pruned.model.bayesian_size
-        (49, 12)
+        >>> posterior.model.bayesian_size, pruned.model.bayesian_size  # and the noise's scale
+        (50, 13)
         >>> print(px.pruning.report(pruned))
         array            weights  kept  removed
         ...
@@ -99,8 +96,6 @@ def prune(
         )
     if (tolerance is None) != (validation is None):
         raise ValueError("tolerance= goes with validation=(x, y), the held-out data it is for")
-    if not isinstance(posterior, Posterior):
-        raise TypeError(f"posterior must be a posterior, got {type(posterior).__name__}")
     check_family(posterior)
     ranking = Ranking(posterior, scores(posterior, by, where), scope)
     about: dict[str, Any] = {"by": by, "scope": scope}
@@ -134,7 +129,7 @@ def prune(
     return removed(posterior, masks, about)
 
 
-def _number(name: str, value: Any, most: float = np.inf) -> float:
+def _number(name: str, value: float | None, most: float = np.inf) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
         raise TypeError(f"{name} must be a number, got {value!r}")
     if not 0 <= value <= most or not isfinite(value):
@@ -148,7 +143,7 @@ def _search(
 ) -> tuple[float, list[tuple[float, float]]]:
     """The largest fraction within tolerance, and all (fraction, NLL) that were measured."""
     total = ranking.total
-    enough, few = total - ranking.gone, 0  # numbers of weights kept
+    enough, few = total - ranking.gone, 0  # numbers of weights that stay
     curve: dict[float, float] = {}
     with Bar(progress) as bar:
         looks = int(np.ceil(np.log2(max(np.log(max(enough, 2)) / RESOLUTION, 2)))) + 1
@@ -159,15 +154,15 @@ def _search(
         try:
             while enough - few > max(1, RESOLUTION * enough):
                 # halfway in the logarithm: from 98 to 99 % is as far as from 0 to 50
-                kept = min(max(isqrt(enough * max(few, 1)), few + 1), enough - 1)
-                share = 1 - kept / total
+                count = min(max(isqrt(enough * max(few, 1)), few + 1), enough - 1)
+                share = 1 - count / total
                 curve[share] = nll(ranking.masks(share))
                 if curve[share] <= bound:
-                    enough = kept
+                    enough = count
                 else:  # NaN too
-                    few = kept
+                    few = count
                 newest = {"fraction": np.array([share]), "nll": np.array([curve[share]])}
                 bar.update(min(len(curve), looks), newest)
         except KeyboardInterrupt:
-            pass  # what was found so far holds
+            pass  # what was measured so far holds
     return 1 - enough / total, sorted(curve.items())

@@ -2,11 +2,10 @@
 
 import numpy as np
 
+from .._util.checks import one_of
 from ..networks.sparse import Masks
 from ..posteriors import Posterior
-from .families import whole_sizes
-
-SCOPES = ("global", "layer")
+from .families import original_sizes
 
 
 class Ranking:
@@ -34,15 +33,14 @@ class Ranking:
     """
 
     def __init__(self, posterior: Posterior, scores: dict[str, np.ndarray], scope: str):
-        if scope not in SCOPES:
-            raise ValueError(f"scope must be 'global' or 'layer', got {scope!r}")
-        whole = whole_sizes(posterior)
+        one_of("scope", scope, ("global", "layer"))
+        before = original_sizes(posterior)
         self.scores = scores
         self.groups: dict[str, list[str]] = {}
         for name in scores:
             layer = name.rpartition(".")[0] or name
             self.groups.setdefault("" if scope == "global" else layer, []).append(name)
-        self.sizes = {g: sum(whole[n] for n in names) for g, names in self.groups.items()}
+        self.sizes = {g: sum(before[n] for n in names) for g, names in self.groups.items()}
         self.left = {g: sum(scores[n].size for n in names) for g, names in self.groups.items()}
         self.order = {
             # stable: equal scores in the order of the arrays
@@ -61,35 +59,34 @@ class Ranking:
         return self.total - sum(self.left.values())
 
     def masks(self, fraction: float) -> Masks:
-        """What is kept when this share of the whole arrays is removed, in each group.
+        """What stays when this share of the original arrays is removed, in each group.
 
         A group that lost more already loses nothing.
         """
-        found: Masks = {}
+        masks: Masks = {}
         for group, names in self.groups.items():
             size, left = self.sizes[group], self.left[group]
             count = max(round(fraction * size) - (size - left), 0)
-            kept = np.ones(left, bool)
-            kept[self.order[group][:count]] = False
+            stays = np.ones(left, bool)
+            stays[self.order[group][:count]] = False
             ends = np.cumsum([self.scores[n].size for n in names])
-            parts = np.split(kept, ends[:-1])
-            found |= {
-                n: part.reshape(self.scores[n].shape)
-                for n, part in zip(names, parts, strict=True)
-                if not part.all()
-            }
-        return found
+            for name, part in zip(names, np.split(stays, ends[:-1]), strict=True):
+                masks[name] = part.reshape(self.scores[name].shape)
+        return _without_full(masks)
 
     def cut(self, fraction: float) -> float | None:
-        """The lowest score that is kept; ``None`` where so much is gone, or all would go."""
-        (order,), (names,) = self.order.values(), self.groups.values()
+        """The lowest score that stays; ``None`` where so much is gone, or all would go."""
+        (order,) = self.order.values()
         count = round(fraction * self.total) - self.gone
         if not 0 <= count < len(order):
             return None
-        every = np.concatenate([self.scores[n].reshape(-1) for n in names])
-        return float(every[order[count]])
+        return float(np.concatenate([s.reshape(-1) for s in self.scores.values()])[order[count]])
 
     def above(self, threshold: float) -> Masks:
-        """What is kept when all scores below a threshold are removed."""
-        kept = {name: score >= threshold for name, score in self.scores.items()}
-        return {name: mask for name, mask in kept.items() if not mask.all()}
+        """What stays when all scores below a threshold are removed."""
+        return _without_full({name: score >= threshold for name, score in self.scores.items()})
+
+
+def _without_full(masks: Masks) -> Masks:
+    """Only the arrays that lose something."""
+    return {name: mask for name, mask in masks.items() if not mask.all()}

@@ -4,16 +4,16 @@ from typing import Any, NamedTuple
 
 from .._util.tree import named_leaves
 from ..posteriors import Posterior
-from .families import whole_sizes
+from .families import check_posterior, original_sizes, pruning_record
 
 
 class Report(NamedTuple):
     """Weights by array, and the course of the search; ``print`` it for a table.
 
-    ``kept`` and ``sizes`` are numbers of weights by array, those kept and those of the network as
-    it was before any pruning; ``curve`` holds (fraction, NLL) pairs
-    of a search by ``tolerance``, in nats per validation example; ``widths`` are the hidden sizes
-    before and after ``px.pruning.compact``.
+    ``kept`` and ``sizes`` are numbers of weights by array, those that are left and those of the
+    network as it was before any pruning; ``curve`` holds (fraction, NLL) pairs of a search by
+    ``tolerance``, in nats per validation example; ``widths`` are the hidden sizes before and after
+    ``px.pruning.compact``.
     """
 
     kept: dict[str, int]
@@ -54,30 +54,22 @@ def report(posterior: Posterior) -> Report:
             ``px.pruning.compact`` took away, go with the file and not with a new fit.
 
     Example:
-        >>> import numpy as np
         >>> import posterax as px
-        >>> x = np.linspace(-1, 1, 16)[:, None].astype("float32")
-        >>> model = px.Model(
-        ...     px.networks.MLP(1, 1, (4,), key=0),
-        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.3),
-        ... )
-        >>> posterior = px.fit(model, (x, x[:, 0]), px.BayesByBackprop(), steps=5, key=0)
-        >>> found = px.pruning.report(px.prune(posterior, 0.5, scope="layer"))
-        >>> found.kept["layers.0.weight"] + found.kept["layers.0.bias"], round(found.fraction, 2)
+        >>> from posterax.demo import curve_data, curve_model
+        >>> model = curve_model(hidden_sizes=(4,))
+        >>> posterior = px.fit(model, curve_data(16), px.BayesByBackprop(), steps=5, key=0)
+        >>> report = px.pruning.report(px.prune(posterior, 0.5, scope="layer"))
+        >>> report.kept["layers.0.weight"] + report.kept["layers.0.bias"], round(report.fraction, 2)
         (4, 0.46)
     """
-    if not isinstance(posterior, Posterior):
-        raise TypeError(f"posterior must be a posterior, got {type(posterior).__name__}")
-    network = posterior.model.network
-    params = named_leaves(network.params)
-    settings = posterior.record.settings if posterior.record is not None else {}
-    about = dict(settings.get("pruning", {}))
+    check_posterior(posterior)
+    about = pruning_record(posterior)
     curve = [(float(f), float(nll)) for f, nll in about.pop("curve", [])]
     widths = about.pop("widths", None)
     about.pop("sizes", None)
     return Report(
-        {name: int(w.size) for name, w in params.items()},
-        whole_sizes(posterior),
+        {name: int(w.size) for name, w in named_leaves(posterior.model.network.params).items()},
+        original_sizes(posterior),
         about,
         curve,
         None if widths is None else (list(widths[0]), list(widths[1])),

@@ -2,9 +2,11 @@ r"""By what weights are ordered when some have to go."""
 
 import numpy as np
 
+from .._util.checks import one_of
 from ..networks.parts import Where
-from ..plot.marginals import moments_by_name
 from ..posteriors import Posterior
+from ..posteriors.named_moments import named_moments
+from .families import check_posterior
 
 SIGNAL_TO_NOISE, MAGNITUDE = "signal_to_noise", "magnitude"
 
@@ -20,14 +22,10 @@ def signal_to_noise(posterior: Posterior, where: Where | None = None) -> dict[st
             biases among them).
 
     Example:
-        >>> import numpy as np
         >>> import posterax as px
-        >>> x = np.linspace(-1, 1, 16)[:, None].astype("float32")
-        >>> model = px.Model(
-        ...     px.networks.MLP(1, 1, (4,), key=0),
-        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.3),
-        ... )
-        >>> posterior = px.fit(model, (x, x[:, 0]), px.BayesByBackprop(), steps=5, key=0)
+        >>> from posterax.demo import curve_data, curve_model
+        >>> model = curve_model(hidden_sizes=(4,))
+        >>> posterior = px.fit(model, curve_data(16), px.BayesByBackprop(), steps=5, key=0)
         >>> {name: ratio.shape for name, ratio in px.pruning.signal_to_noise(posterior).items()}
         {'layers.0.weight': (4, 1), 'layers.0.bias': (4,), 'layers.1.weight': (1, 4), ...}
 
@@ -41,13 +39,11 @@ def signal_to_noise(posterior: Posterior, where: Where | None = None) -> dict[st
 
 def scores(posterior: Posterior, by: str, where: Where | None) -> dict[str, np.ndarray]:
     """What weights are ordered by: their signal-to-noise in decibels, or their magnitude |μ|."""
-    if not isinstance(posterior, Posterior):
-        raise TypeError(f"posterior must be a posterior, got {type(posterior).__name__}")
-    if by not in (SIGNAL_TO_NOISE, MAGNITUDE):
-        raise ValueError(f"by must be {SIGNAL_TO_NOISE!r} or {MAGNITUDE!r}, got {by!r}")
+    check_posterior(posterior)
+    one_of("by", by, (SIGNAL_TO_NOISE, MAGNITUDE))
     means, deviations = (
         {n.removeprefix("network."): a for n, a in part.items() if n.startswith("network.")}
-        for part in moments_by_name(posterior, where)
+        for part in named_moments(posterior, where)
     )
     if not means:
         raise ValueError(f"where={where!r} leaves no weight that has a prior")

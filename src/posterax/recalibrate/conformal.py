@@ -11,14 +11,17 @@ have no ties: the new row's score is as likely to have any rank as any other.
 import dataclasses
 import math
 import warnings
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .._util.checks import fraction, one_of, whole_number
-from .base import Recalibration, numbers, refuse_kind, targets
+from ..metrics.inputs import Predictions
+from .base import Recalibration, numbers, shown, targets
 
 Score = Literal["residual", "scaled", "quantile"]
+Band = Predictions | tuple[ArrayLike, ArrayLike]
 
 
 def order_statistic(scores: np.ndarray, level: float) -> np.ndarray:
@@ -50,8 +53,35 @@ def rows_needed(level: float) -> int:
     return math.ceil(level / (1 - level) - 1e-9)
 
 
-@dataclasses.dataclass(frozen=True)
-class ConformalInterval(Recalibration):
+class Conformal(Recalibration):
+    """What conformal recalibrations share: the largest score that is covered, and its level."""
+
+    scores: ClassVar[tuple[str, ...]]
+    limit: ClassVar[str]  # the field with the largest score
+    label: ClassVar[str]  # and what it is called
+
+    score: str
+    level: float
+    n: int
+
+    def __post_init__(self) -> None:
+        one_of("score", self.score, self.scores)
+        fraction("level", self.level)
+        whole_number("n", self.n)
+        limit = numbers(getattr(self, self.limit))
+        if np.any(np.isnan(limit)):
+            raise ValueError(f"{self.limit} must be a number, got {limit!r}")
+        object.__setattr__(self, self.limit, limit)
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.score!r}, level={self.level:g}: {self.label} "
+            f"{shown(getattr(self, self.limit))} from {self.n} rows)"
+        )
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class ConformalInterval(Conformal):
     r"""Split-conformal intervals for regression and counts.
 
     | score | s(x, y) | interval |
@@ -67,7 +97,7 @@ class ConformalInterval(Recalibration):
         score: how badly a target fits its prediction.
         level: the coverage.
         margin: the held-out scores' order statistic; one for each output where there are several.
-        n: held-out rows that it was found on.
+        n: held-out rows that it was fitted on.
 
     Example:
         >>> import numpy as np
@@ -87,32 +117,20 @@ class ConformalInterval(Recalibration):
         Candès, *Conformalized quantile regression*, NeurIPS 2019.
     """
 
+    kinds, instead = ("regression", "counts"), "px.recalibrate.ConformalSet"
+    scores = get_args(Score)
+    limit = label = "margin"
+
     score: Score
     level: float
     margin: Any
     n: int
 
-    def __post_init__(self) -> None:
-        one_of("score", self.score, get_args(Score))
-        fraction("level", self.level)
-        whole_number("n", self.n)
-        margin = numbers(self.margin)
-        if np.any(np.isnan(margin)):
-            raise ValueError(f"margin must be a number, got {margin!r}")
-        object.__setattr__(self, "margin", margin)
-
-    def __repr__(self) -> str:
-        margin = np.array2string(np.asarray(self.margin), precision=4)
-        return (
-            f"ConformalInterval({self.score!r}, level={self.level:g}: margin {margin} "
-            f"from {self.n} rows)"
-        )
-
     @classmethod
     def fit(
         cls,
-        predictive: Any,
-        y: Any,
+        predictive: Band,
+        y: ArrayLike,
         *,
         level: float = 0.9,
         score: Score | None = None,
@@ -132,29 +150,29 @@ class ConformalInterval(Recalibration):
         level = fraction("level", level)
         if score is None:
             score = "scaled" if hasattr(predictive, "interval") else "residual"
-        one_of("score", score, get_args(Score))
+        one_of("score", score, cls.scores)
+        cls.check_kind(predictive)
         centre, width = _band(predictive, score, level)
         y = targets(y, centre.shape)
         with np.errstate(divide="ignore", invalid="ignore"):
             scores = np.abs(y - centre) / width if score == "scaled" else np.abs(y - centre) - width
         scores = np.where(np.isnan(scores), 0.0, scores)  # neither width nor error
-        n = len(y)
         if joint and scores.ndim > 1:
-            scores = scores.reshape(n, -1).max(axis=1)
-        margin = order_statistic(scores, level)
-        if n < rows_needed(level):
+            scores = scores.reshape(len(y), -1).max(axis=1)
+        if len(y) < rows_needed(level):
             warnings.warn(
-                f"{n} held-out rows are too few for level={level:g}, which needs "
+                f"{len(y)} held-out rows are too few for level={level:g}, which needs "
                 f"{rows_needed(level)}: the intervals are infinite", stacklevel=2,
             )  # fmt: skip
-        return cls(score, level, numbers(margin), n)
+        return cls(score, level, order_statistic(scores, level), len(y))
 
-    def interval(self, predictive: Any) -> tuple[np.ndarray, np.ndarray]:
-        """(low, high) for each input, ends included; whole numbers for counts.
+    def interval(self, predictive: Band) -> tuple[np.ndarray, np.ndarray]:
+        """(low, high) for each input, ends included; integers for counts.
 
         Args:
             predictive: of new inputs, or arrays as ``fit`` took them.
         """
+        self.check_kind(predictive)
         centre, width = _band(predictive, self.score, self.level)
         margin = np.asarray(self.margin)
         if margin.shape not in ((), centre.shape[1:]):
@@ -164,12 +182,11 @@ class ConformalInterval(Recalibration):
             )
         with np.errstate(invalid="ignore"):
             reach = margin * width if self.score == "scaled" else width + margin
-        reach = np.where(np.isinf(margin), np.inf, np.maximum(reach, 0))
-        # a target with the margin's own score lies on the end: rounding must not put it outside
-        with np.errstate(invalid="ignore"):
+            reach = np.where(np.isinf(margin), np.inf, np.maximum(reach, 0))
+            # a target with the margin's own score lies on the end: rounding must not put it outside
             reach = reach + 4 * np.finfo(np.float64).eps * (np.abs(centre) + reach)
         low, high = centre - reach, centre + reach
-        return _whole(low, high) if getattr(predictive, "kind", "") == "counts" else (low, high)
+        return _integers(low, high) if getattr(predictive, "kind", "") == "counts" else (low, high)
 
 
 def _band(predictive: Any, score: Score, level: float) -> tuple[np.ndarray, np.ndarray]:
@@ -177,9 +194,6 @@ def _band(predictive: Any, score: Score, level: float) -> tuple[np.ndarray, np.n
 
     max(low − y, y − high) is |y − middle| − half-width, so all scores are of one form.
     """
-    refuse_kind(
-        predictive, ("regression", "counts"), "ConformalInterval", "px.recalibrate.ConformalSet"
-    )
     known = hasattr(predictive, "interval")
     if score == "residual":
         centre = np.asarray(predictive.mean if known else predictive, np.float64)
@@ -193,13 +207,12 @@ def _band(predictive: Any, score: Score, level: float) -> tuple[np.ndarray, np.n
     if score == "scaled":
         centre, width = (predictive.mean, predictive.std) if known else predictive
         return np.asarray(centre, np.float64), np.asarray(width, np.float64)
-    low, high = (
-        np.asarray(end, np.float64) for end in (predictive.interval(level) if known else predictive)
-    )
+    ends = predictive.interval(level) if known else predictive
+    low, high = (np.asarray(end, np.float64) for end in ends)
     return (low + high) / 2, (high - low) / 2
 
 
-def _whole(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _integers(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The counts inside: no end but a count is of use, and one count is always named."""
     first, last = np.maximum(np.ceil(low), 0), np.floor(high)
     nearest = np.maximum(np.round((low + high) / 2), 0)

@@ -10,18 +10,19 @@ from typing import Any, Literal, get_args
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .._util.checks import fraction, one_of, whole_number
 from .._util.keys import KeyLike, as_key
-from ..metrics.inputs import class_labels
-from .base import Recalibration, numbers, probabilities, refuse_kind
-from .conformal import order_statistic, rows_needed
+from ..metrics.inputs import Predictions, class_labels
+from .base import probabilities
+from .conformal import Conformal, order_statistic, rows_needed
 
 Score = Literal["probability", "adaptive", "regularised"]
 
 
-@dataclasses.dataclass(frozen=True)
-class ConformalSet(Recalibration):
+@dataclasses.dataclass(frozen=True, repr=False)
+class ConformalSet(Conformal):
     r"""Split-conformal sets for classification.
 
     With the classes of a row in order of their probabilities, p₍₁₎ ≥ p₍₂₎ ≥ …, and class k at place
@@ -40,7 +41,7 @@ class ConformalSet(Recalibration):
         score: how badly a class fits.
         level: the coverage.
         threshold: the largest score in the set; with ``by_class`` one for each class.
-        n: held-out rows that it was found on.
+        n: held-out rows that it was fitted on.
         randomised: whether a key was given.
         penalty: of a regularised score, for each place beyond ``free``.
         free: places without penalty.
@@ -67,6 +68,10 @@ class ConformalSet(Recalibration):
         *Algorithmic learning in a random world*, 2005.
     """
 
+    kinds, instead = ("classification",), "px.recalibrate.ConformalInterval"
+    scores = get_args(Score)
+    limit, label = "threshold", "scores up to"
+
     score: Score
     level: float
     threshold: Any
@@ -76,30 +81,16 @@ class ConformalSet(Recalibration):
     free: int = 0
 
     def __post_init__(self) -> None:
-        one_of("score", self.score, get_args(Score))
-        fraction("level", self.level)
-        whole_number("n", self.n)
+        super().__post_init__()
         whole_number("free", self.free, least=0)
-        threshold = numbers(self.threshold)
-        if np.any(np.isnan(threshold)) or not self.penalty >= 0:
-            raise ValueError(
-                f"threshold must be a number and penalty 0 or more, got {threshold!r} and "
-                f"{self.penalty!r}"
-            )
-        object.__setattr__(self, "threshold", threshold)
-
-    def __repr__(self) -> str:
-        threshold = np.array2string(np.asarray(self.threshold), precision=4)
-        return (
-            f"ConformalSet({self.score!r}, level={self.level:g}: scores up to {threshold} "
-            f"from {self.n} rows)"
-        )
+        if not self.penalty >= 0:
+            raise ValueError(f"penalty must be 0 or more, got {self.penalty!r}")
 
     @classmethod
     def fit(
         cls,
-        predictive: Any,
-        y: Any,
+        predictive: Predictions,
+        y: ArrayLike,
         *,
         level: float = 0.9,
         score: Score = "probability",
@@ -108,7 +99,7 @@ class ConformalSet(Recalibration):
         penalty: float = 0.1,
         free: int = 1,
     ) -> "ConformalSet":
-        """The threshold that keeps held-out labels in their sets.
+        """The threshold with which held-out labels are in their sets.
 
         Args:
             predictive: of held-out inputs, or class probabilities (N, K).
@@ -122,16 +113,16 @@ class ConformalSet(Recalibration):
             free: places without penalty.
         """
         level = fraction("level", level)
-        one_of("score", score, get_args(Score))
-        p = _classes(predictive)
+        one_of("score", score, cls.scores)
+        cls.check_kind(predictive)
+        p = probabilities(predictive)
         y = class_labels(y, p)
         if key is not None and score == "probability":
             raise ValueError("key is for score='adaptive' and 'regularised': leave it out")
         if score != "regularised":
             penalty, free = 0.0, 0
         share = None if key is None else _shares(key, 0, len(y))
-        all_scores = _scores(p, score, share, penalty, free)
-        own = all_scores[np.arange(len(y)), y]
+        own = _scores(p, score, share, penalty, free)[np.arange(len(y)), y]
         need = rows_needed(level)
         if by_class:
             groups = [own[y == k] for k in range(p.shape[1])]
@@ -146,12 +137,10 @@ class ConformalSet(Recalibration):
                 + ("these classes are in every set" if few else "every set holds all classes"),
                 stacklevel=2,
             )
-        return cls(
-            score, level, numbers(threshold), len(y), key is not None, float(penalty), free
-        )  # fmt: skip
+        return cls(score, level, threshold, len(y), key is not None, float(penalty), free)
 
     def sets(
-        self, predictive: Any, *, key: KeyLike | None = None, nonempty: bool = False
+        self, predictive: Predictions, *, key: KeyLike | None = None, nonempty: bool = False
     ) -> np.ndarray:
         """Which classes are in the set of each input: booleans (N, K); ``.sum(1)`` is their size.
 
@@ -161,7 +150,8 @@ class ConformalSet(Recalibration):
             nonempty: put the most probable class into sets that would be empty. An empty set says
                 that no class fits; filling it can only raise the coverage.
         """
-        p = _classes(predictive)
+        self.check_kind(predictive)
+        p = probabilities(predictive)
         threshold = np.asarray(self.threshold)
         if threshold.shape not in ((), p.shape[1:]):
             raise ValueError(
@@ -179,11 +169,6 @@ class ConformalSet(Recalibration):
             empty = ~inside.any(axis=1)
             inside[empty, p[empty].argmax(axis=1)] = True
         return inside
-
-
-def _classes(predictive: Any) -> np.ndarray:
-    refuse_kind(predictive, ("classification",), "ConformalSet", "px.recalibrate.ConformalInterval")
-    return probabilities(predictive)
 
 
 def _shares(key: KeyLike, use: int, n: int) -> np.ndarray:

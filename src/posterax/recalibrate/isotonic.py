@@ -13,10 +13,12 @@ from typing import Any
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
-from .base import Recalibration, numbers, refuse_kind, targets
+from ..predictive import Predictive
+from .base import Recalibration, numbers, probability_below, targets
 from .recalibrated import RecalibratedPredictive
 from .recalibrated_counts import RecalibratedCounts
 
@@ -37,16 +39,14 @@ class Isotonic(Recalibration):
     Args:
         places: F(y) at the knots; for several outputs one column each.
         levels: R there.
-        n: held-out rows that it was found on.
+        n: held-out rows that it was fitted on.
 
     Example:
         >>> import numpy as np
         >>> import posterax as px
         >>> x = np.zeros((400, 1), "float32")
-        >>> model = px.Model(
-        ...     px.networks.MLP(1, 1, (4,), key=0),
-        ...     px.priors.Gaussian(0.01), px.likelihoods.Gaussian(0.1),
-        ... )
+        >>> network = px.networks.MLP(1, 1, (4,), key=0)
+        >>> model = px.Model(network, px.priors.Gaussian(0.01), px.likelihoods.Gaussian(0.1))
         >>> predictive = px.prior_posterior(model, x).predict(x, samples=20, key=0)  # N(0, 0.1²)
         >>> y = 0.2 * np.random.default_rng(0).normal(size=(2, 400))  # twice as wide
         >>> isotonic = px.recalibrate.Isotonic.fit(predictive, y[0])
@@ -59,17 +59,17 @@ class Isotonic(Recalibration):
         regression*, ICML 2018.
     """
 
+    kinds, instead = ("regression", "counts"), "px.recalibrate.Temperature"
+
     places: Any
     levels: Any
     n: int
 
     def __post_init__(self) -> None:
         places, levels = np.asarray(self.places, np.float64), np.asarray(self.levels, np.float64)
-        ends = (
-            np.all(places[0] == 0) and np.all(places[-1] == 1) and tuple(levels[[0, -1]]) == (0, 1)
-        )
+        ends = [np.all(a[0] == 0) and np.all(a[-1] == 1) for a in (places, levels)]
         rises = np.all(np.diff(places, axis=0) >= 0) and np.all(np.diff(levels) > 0)
-        if not (ends and rises and len(places) == len(levels)):
+        if not (all(ends) and rises and len(places) == len(levels)):
             raise ValueError("places and levels must rise together from 0 to 1")
         object.__setattr__(self, "places", numbers(places))
         object.__setattr__(self, "levels", numbers(levels))
@@ -85,7 +85,7 @@ class Isotonic(Recalibration):
 
     @classmethod
     def fit(
-        cls, predictive: Any, y: Any, *, every: int | None = None, key: KeyLike = 0
+        cls, predictive: Predictive, y: ArrayLike, *, every: int | None = None, key: KeyLike = 0
     ) -> "Isotonic":
         """How F(y) of held-out data is distributed, for each output alone.
 
@@ -96,13 +96,13 @@ class Isotonic(Recalibration):
                 in the paper, with a density that is noise).
             key: for counts, whose F jumps: F(y) is drawn uniformly from its jump.
         """
-        refuse_kind(predictive, ("regression", "counts"), "Isotonic", "px.recalibrate.Temperature")
+        cls.check_kind(predictive)
         y = targets(y, predictive.mean.shape)
         n = len(y)
         every = max(1, math.isqrt(n)) if every is None else whole_number("every", every)
         reached = np.asarray(predictive.cdf(y), np.float64)
         if predictive.kind == "counts":
-            before = np.where(y > 0, predictive.cdf(np.maximum(y - 1, 0)), 0)
+            before = probability_below(predictive, y)
             share = np.asarray(jax.random.uniform(as_key(key), y.shape), np.float64)
             reached = before + share * (reached - before)
         _warn_of_ends(reached)
@@ -110,11 +110,11 @@ class Isotonic(Recalibration):
         places = np.sort(np.clip(reached, 0, 1), axis=0)[ranks - 1]
         zero = np.zeros((1, *y.shape[1:]))
         levels = np.concatenate([[0], ranks / (n + 1), [1]])
-        return cls(numbers(np.concatenate([zero, places, zero + 1])), numbers(levels), n)
+        return cls(np.concatenate([zero, places, zero + 1]), levels, n)
 
-    def __call__(self, predictive: Any) -> RecalibratedPredictive:
+    def __call__(self, predictive: Predictive) -> RecalibratedPredictive:
         """The predictive with the distribution function R ∘ F."""
-        refuse_kind(predictive, ("regression", "counts"), "Isotonic", "px.recalibrate.Temperature")
+        self.check_kind(predictive)
         made = RecalibratedCounts if predictive.kind == "counts" else RecalibratedPredictive
         return made(predictive, np.asarray(self.places), np.asarray(self.levels))
 

@@ -1,13 +1,15 @@
 r"""The predictive with the distribution function R ∘ F: what quantile recalibration returns."""
 
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from .._util.checks import fraction, whole_number
-from .base import targets
+from ..predictive import Predictive
+from .base import probability_below, targets
 
 NORMAL = np.linspace(-4.5, 4.5, 73)  # levels Φ(t) at which the quantile function is tabulated
 POOL = 200  # draws of the predictive at least, whose order new draws take over
@@ -20,15 +22,11 @@ class RecalibratedPredictive:
     map acts on the distribution of y as a whole, and says nothing about where the width comes from.
 
     Example:
-        >>> import numpy as np
         >>> import posterax as px
-        >>> x = np.zeros((400, 1), "float32")
-        >>> model = px.Model(
-        ...     px.networks.MLP(1, 1, (4,), key=0),
-        ...     px.priors.Gaussian(0.01), px.likelihoods.Gaussian(0.1),
-        ... )
-        >>> predictive = px.prior_posterior(model, x).predict(x, samples=20, key=0)
-        >>> y = 0.1 * np.random.default_rng(0).normal(size=400)
+        >>> from posterax.demo import curve_data, curve_model
+        >>> (x, y), model = curve_data(400), curve_model()
+        >>> posterior = px.fit(model, (x, y), px.BayesByBackprop(), steps=100, key=0)
+        >>> predictive = posterior.predict(x, samples=20, key=0)
         >>> recalibrated = px.recalibrate.Isotonic.fit(predictive, y)(predictive)
         >>> recalibrated.quantile([0.1, 0.9]).shape
         (2, 400)
@@ -37,20 +35,20 @@ class RecalibratedPredictive:
         AttributeError: epistemic is not known of a recalibrated predictive: ...
     """
 
-    def __init__(self, predictive: Any, places: np.ndarray, levels: np.ndarray):
+    def __init__(self, predictive: Predictive, knots: np.ndarray, levels: np.ndarray):
         outputs = predictive.mean.shape[1:]
-        if places.shape[1:] != outputs:
+        if knots.shape[1:] != outputs:
             raise ValueError(
-                f"the recalibration is for targets of shape {places.shape[1:]} and the predictive "
+                f"the recalibration is for targets of shape {knots.shape[1:]} and the predictive "
                 f"has {outputs}: fit it on a predictive of the same model"
             )
         self._base = predictive
-        self._places = places.reshape(len(levels), -1)
+        self._knots = knots.reshape(len(levels), -1)
         self._levels = levels
         # where the distribution function is 0 or 1 but for rounding, quantiles are arbitrary:
         # sums of a thousand small terms lose them below tiny / eps, and a 1 has no finer neighbours
-        seen = np.finfo(getattr(predictive, "weights", places).dtype)
-        self._visible = float(seen.tiny / seen.eps), 1 - 8 * float(seen.eps)
+        precision = np.finfo(getattr(predictive, "weights", knots).dtype)
+        self._visible = float(precision.tiny / precision.eps), 1 - 8 * float(precision.eps)
 
     def __len__(self) -> int:
         return len(self._base)
@@ -68,20 +66,20 @@ class RecalibratedPredictive:
 
     # -- distribution
 
-    def cdf(self, y: Any) -> np.ndarray:
+    def cdf(self, y: ArrayLike) -> np.ndarray:
         """P(Y ≤ y) = R(F(y)), for each output alone."""
         return self._map(self._base.cdf(y))
 
-    def quantile(self, q: Any) -> np.ndarray:
+    def quantile(self, q: ArrayLike) -> np.ndarray:
         """F⁻¹(R⁻¹(q)); the quantiles are the first axis where ``q`` is an array."""
         levels = checked_levels(q)
-        asked = np.stack([np.interp(levels, self._levels, place) for place in self._places.T])
+        asked = np.stack([np.interp(levels, self._levels, knot) for knot in self._knots.T])
         asked = np.where((levels > 0) & (levels < 1), np.clip(asked, *self._visible), asked)
-        found = np.asarray(self._base.quantile(asked.reshape(-1)), np.float64)
-        shape = found.shape[1:]
+        values = np.asarray(self._base.quantile(asked.reshape(-1)), np.float64)
+        shape = values.shape[1:]
         # every output was asked for the levels of all of them, and takes its own
-        found = found.reshape(*asked.shape, shape[0], -1)
-        own = np.stack([part[..., i] for i, part in enumerate(found)], axis=-1)
+        values = values.reshape(*asked.shape, shape[0], -1)
+        own = np.stack([part[..., i] for i, part in enumerate(values)], axis=-1)
         own = own.reshape(len(levels), *shape)
         return own if np.ndim(q) else own[0]
 
@@ -96,19 +94,19 @@ class RecalibratedPredictive:
         low, high = self.quantile(np.array([(1 - level) / 2, (1 + level) / 2]))
         return low, high
 
-    def log_prob(self, y: Any) -> np.ndarray:
+    def log_prob(self, y: ArrayLike) -> np.ndarray:
         """log of the density f(y) · R′(F(y)), or of the probability of a count; one output."""
-        if self._places.shape[1] > 1:
+        if self._knots.shape[1] > 1:
             raise ValueError(
                 "log_prob needs one output: several were recalibrated each alone, which leaves "
                 "their joint density open"
             )
         y = targets(y, self._base.mean.shape)
-        found = np.asarray(self._base.cdf(y))
-        reached, rounding = found.astype(np.float64), 8 * np.finfo(found.dtype).eps
+        cdf = np.asarray(self._base.cdf(y))
+        reached, rounding = cdf.astype(np.float64), 8 * np.finfo(cdf.dtype).eps
         slope = self._slope(reached)
         if self.kind == "counts":  # R′ averaged over the jump, where it is more than rounding
-            before = np.where(y > 0, self._base.cdf(np.maximum(y - 1, 0)), 0.0)
+            before = probability_below(self._base, y)
             jump = reached - before
             rise = self._map(reached) - self._map(before)
             slope = np.where(jump > rounding, rise / np.maximum(jump, rounding), slope)
@@ -118,7 +116,7 @@ class RecalibratedPredictive:
         """``n`` draws of y on the first axis, in the order of draws of the predictive itself.
 
         Each draw is one function over all inputs and outputs, as those of the predictive are: their
-        ranks are kept and their values replaced (Schaake shuffle, Clark et al. 2004).
+        ranks stay and their values are replaced (Schaake shuffle, Clark et al. 2004).
         """
         n = self._base.samples if n is None else whole_number("n", n)
         drawn = np.asarray(self._base.sample(max(n, POOL)))
@@ -139,10 +137,7 @@ class RecalibratedPredictive:
         """Var[y]."""
         return self._moments[1]
 
-    @property
-    def total(self) -> np.ndarray:
-        """Var[y], as ``variance``."""
-        return self.variance
+    total = variance
 
     @property
     def std(self) -> np.ndarray:
@@ -183,23 +178,23 @@ class RecalibratedPredictive:
         mean = np.tensordot(weight, self._table, 1)
         return mean, np.tensordot(weight, np.square(self._table - mean), 1)
 
-    def _map(self, reached: Any) -> np.ndarray:
+    def _map(self, reached: ArrayLike) -> np.ndarray:
         """R, for each output alone."""
         reached = np.asarray(reached, np.float64)
-        flat = reached.reshape(-1, self._places.shape[1])
-        pairs = zip(flat.T, self._places.T, strict=True)
-        columns = [np.interp(column, place, self._levels) for column, place in pairs]
+        flat = reached.reshape(-1, self._knots.shape[1])
+        pairs = zip(flat.T, self._knots.T, strict=True)
+        columns = [np.interp(column, knot, self._levels) for column, knot in pairs]
         return np.stack(columns, axis=1).reshape(reached.shape)
 
     def _slope(self, reached: np.ndarray) -> np.ndarray:
         """R′ of the one output; pieces without width hold no density."""
-        places = self._places[:, 0]
-        wide = np.flatnonzero(np.diff(places) > 0)
-        piece = wide[np.searchsorted(places[wide[1:]], reached, side="right")]
-        return np.diff(self._levels)[piece] / np.diff(places)[piece]
+        knots = self._knots[:, 0]
+        wide = np.flatnonzero(np.diff(knots) > 0)
+        piece = wide[np.searchsorted(knots[wide[1:]], reached, side="right")]
+        return np.diff(self._levels)[piece] / np.diff(knots)[piece]
 
 
-def checked_levels(q: Any) -> np.ndarray:
+def checked_levels(q: ArrayLike) -> np.ndarray:
     """Levels of quantiles in one axis, once they lie between 0 and 1."""
     levels = np.atleast_1d(np.asarray(q, np.float64))
     if not np.all((levels >= 0) & (levels <= 1)):

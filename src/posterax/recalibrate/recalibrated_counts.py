@@ -1,6 +1,6 @@
 r"""The recalibrated predictive of counts: sums and steps where regression has integrals.
 
-Its distribution function G = R ∘ F is looked up at whole numbers, every one in the bulk. From there
+Its distribution function G = R ∘ F is looked up at counts, every one in the bulk. From there
 
     E y = Σ_{k ≥ 0} (1 − G(k)),   quantile(q) = min { k : G(k) ≥ q }
 
@@ -8,20 +8,20 @@ and draws are quantiles at random levels.
 """
 
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .recalibrated import RecalibratedPredictive, checked_levels
 
-SIDE = 64  # whole numbers looked up on each side of the median, at most
+SIDE = 64  # counts looked up on each side of the median, at most
 DOUBLINGS = 60  # of the way to where nothing is left
 
 
 class RecalibratedCounts(RecalibratedPredictive):
     """A predictive of counts that was recalibrated; made by ``px.recalibrate.Isotonic``."""
 
-    def quantile(self, q: Any) -> np.ndarray:
+    def quantile(self, q: ArrayLike) -> np.ndarray:
         """The least count with R(F) of at least q; first axis where ``q`` is an array."""
         levels = checked_levels(q)
         shape = self._base.mean.shape
@@ -47,21 +47,21 @@ class RecalibratedCounts(RecalibratedPredictive):
         The level is above R(F) of the first, and at most that of the second.
         """
         flat = levels.reshape(len(levels), -1)
-        places, reached = (table.reshape(len(table), -1) for table in self._steps)
-        found = []
-        for u, place, below in zip(flat.T, places.T, reached.T, strict=True):
+        counts, reached = (table.reshape(len(table), -1) for table in self._steps)
+        columns = []
+        for u, count, below in zip(flat.T, counts.T, reached.T, strict=True):
             at = np.searchsorted(below, u)
             mass = np.diff(below, prepend=0)[at]
             left = (below[at] - u) / np.where(mass > 0, mass, 1)
-            found.append((place[at] - _gaps(place)[at], place[at], 1 - left))
-        under, over, share = np.moveaxis(np.array(found), 0, -1).reshape(3, *levels.shape)
+            columns.append((count[at] - _gaps(count)[at], count[at], 1 - left))
+        under, over, share = np.moveaxis(np.array(columns), 0, -1).reshape(3, *levels.shape)
         return under, over, share
 
     @cached_property
     def _moments(self) -> tuple[np.ndarray, np.ndarray]:
-        place, below = self._steps
-        step, mass = _gaps(place), np.diff(below, axis=0, prepend=0)
-        centre = place - (step - 1) / 2
+        counts, below = self._steps
+        step, mass = _gaps(counts), np.diff(below, axis=0, prepend=0)
+        centre = counts - (step - 1) / 2
         mean = np.sum(mass * centre, axis=0)
         return mean, np.sum(mass * (np.square(centre - mean) + (step**2 - 1) / 12), axis=0)
 
@@ -69,17 +69,12 @@ class RecalibratedCounts(RecalibratedPredictive):
     def _steps(self) -> tuple[np.ndarray, np.ndarray]:
         """Counts in rising order, (…, N, …), and the distribution function there."""
         low, middle, high = self._reach()
-        places = np.concatenate(
-            [
-                middle - _offsets(middle - low)[::-1],
-                middle[None],
-                middle + _offsets(high - middle),
-            ]
-        )
-        below = np.stack([self.cdf(place) for place in places])
+        smaller, larger = middle - _offsets(middle - low)[::-1], middle + _offsets(high - middle)
+        counts = np.concatenate([smaller, middle[None], larger])
+        below = np.stack([self.cdf(count) for count in counts])
         below = np.maximum.accumulate(below, axis=0)  # rounding may let it fall
         below[-1] = 1
-        return places, below
+        return counts, below
 
     def _reach(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The median of the predictive, and counts with hardly anything below and beyond them."""
@@ -100,7 +95,7 @@ class RecalibratedCounts(RecalibratedPredictive):
 
 
 def _offsets(half: np.ndarray) -> np.ndarray:
-    """Whole numbers 1, 2, … up to ``half``; where that is far, with growing gaps."""
+    """Integers 1, 2, … up to ``half``; where that is far, with growing gaps."""
     j = np.arange(1, min(SIDE, int(half.max(initial=0))) + 1).reshape(-1, *[1] * half.ndim)
     growth = np.full(half.shape, 5.0)
     for _ in range(30):  # half · sinh(growth · j / SIDE) / sinh(growth) starts with gaps of 1
@@ -109,6 +104,6 @@ def _offsets(half: np.ndarray) -> np.ndarray:
     return np.minimum(np.maximum(j, far), half)
 
 
-def _gaps(places: np.ndarray) -> np.ndarray:
+def _gaps(counts: np.ndarray) -> np.ndarray:
     """How many counts each one stands for: those above the one before it."""
-    return np.maximum(np.diff(places, axis=0, prepend=places[:1] - 1), 1)
+    return np.maximum(np.diff(counts, axis=0, prepend=counts[:1] - 1), 1)

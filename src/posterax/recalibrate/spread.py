@@ -10,10 +10,11 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .._util.checks import whole_number
 from ..predictive import Predictive
-from .base import Recalibration, numbers, refuse_kind, targets
+from .base import Recalibration, numbers, shown, targets
 
 LEVELS = np.array([0.5, 0.8, 0.9, 0.95])
 PRIOR_ROWS = 30  # a factor of 1 counts as much as so many rows
@@ -30,16 +31,14 @@ class Spread(Recalibration):
 
     Args:
         value: the factor, between 1/3 and 3; one for each output where there are several.
-        n: held-out rows that it was found on.
+        n: held-out rows that it was fitted on.
 
     Example:
         >>> import numpy as np
         >>> import posterax as px
+        >>> network = px.networks.MLP(1, 1, (4,), key=0)
+        >>> model = px.Model(network, px.priors.Gaussian(0.01), px.likelihoods.Gaussian(0.1))
         >>> x = np.zeros((400, 1), "float32")
-        >>> model = px.Model(
-        ...     px.networks.MLP(1, 1, (4,), key=0),
-        ...     px.priors.Gaussian(0.01), px.likelihoods.Gaussian(0.1),
-        ... )
         >>> predictive = px.prior_posterior(model, x).predict(x, samples=20, key=0)  # N(0, 0.1²)
         >>> y = 0.2 * np.random.default_rng(0).normal(size=400)  # twice as wide
         >>> spread = px.recalibrate.Spread.fit(predictive, y)
@@ -48,6 +47,9 @@ class Spread(Recalibration):
         >>> bool(np.allclose(spread(predictive).std, spread.value * predictive.std))
         True
     """
+
+    kinds = ("regression",)
+    instead = "px.recalibrate.Temperature (of classes) or px.recalibrate.Isotonic (of counts)"
 
     value: Any
     n: int
@@ -59,30 +61,24 @@ class Spread(Recalibration):
         whole_number("n", self.n)
 
     def __repr__(self) -> str:
-        return f"Spread({np.array2string(np.asarray(self.value), precision=4)}, from {self.n} rows)"
+        return f"Spread({shown(self.value)}, from {self.n} rows)"
 
     @classmethod
-    def fit(cls, predictive: Predictive, y: Any) -> "Spread":
+    def fit(cls, predictive: Predictive, y: ArrayLike) -> "Spread":
         """The factor that makes intervals hold as many held-out rows as they say.
 
         Args:
             predictive: of held-out inputs.
             y: their targets.
         """
-        _only_regression(predictive)
+        cls.check_kind(predictive)
         y = targets(y, predictive.mean.shape)
-        return cls(numbers(measure(predictive, y, np.ones(len(y)))), len(y))
+        return cls(measure(predictive, y, np.ones(len(y))), len(y))
 
     def __call__(self, predictive: Predictive) -> Predictive:
         """The predictive as wide as held-out data ask for."""
-        _only_regression(predictive)
+        self.check_kind(predictive)
         return predictive.widened(self.value)
-
-
-def _only_regression(predictive: Any) -> None:
-    counts = getattr(predictive, "kind", "") == "counts"
-    instead = f"px.recalibrate.{'Isotonic' if counts else 'Temperature'}"
-    refuse_kind(predictive, ("regression",), "Spread", instead)
 
 
 def measure(predictive: Predictive, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -104,11 +100,10 @@ def measure(predictive: Predictive, y: np.ndarray, weight: np.ndarray) -> np.nda
         reach = (y - mean) / (edge - mean)
     # a mean outside its own interval: beyond any edge; no width and no error: as it should be
     reach = np.where(np.isnan(reach), 1.0, np.where(reach < 0, LIMITS[1], reach))
-    wanted = np.stack([_quantile(r, level, weight) for r, level in zip(reach, LEVELS, strict=True)])
-    rows = weight.sum() ** 2 / np.square(weight).sum()  # that count alike would tell as much
+    wanted = np.stack([
+        np.quantile(r, level, axis=0, weights=weight, method="inverted_cdf")
+        for r, level in zip(reach, LEVELS, strict=True)
+    ])  # fmt: skip
+    rows = weight.sum() ** 2 / np.square(weight).sum()  # as many of equal weight say as much
     factor = np.exp(np.mean(np.log(np.clip(wanted, *LIMITS)), axis=0))
     return np.asarray(factor ** (rows / (rows + PRIOR_ROWS)))
-
-
-def _quantile(values: np.ndarray, level: float, weight: np.ndarray) -> Any:
-    return np.quantile(values, level, axis=0, weights=weight, method="inverted_cdf")

@@ -11,11 +11,12 @@ import warnings
 from typing import Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 
 from .._util.checks import above_zero, one_of, whole_number
-from ..metrics.inputs import class_labels
-from .base import Recalibration, probabilities, refuse_kind
+from ..metrics.inputs import Predictions, class_labels
+from .base import Recalibration, probabilities
 
 Of = Literal["draws", "average"]
 
@@ -32,7 +33,7 @@ class Temperature(Recalibration):
 
     Args:
         value: T; above 1 the predictive was too sure, below 1 not sure enough.
-        n: held-out rows that it was found on.
+        n: held-out rows that it was fitted on.
         before: their mean negative log likelihood at T = 1.
         after: and at T, which is never higher.
         of: what is raised to 1/T: the probabilities of the ``"draws"``, or their ``"average"``.
@@ -57,6 +58,8 @@ class Temperature(Recalibration):
         Rahaman and Thiery, *Uncertainty quantification and deep ensembles*, NeurIPS 2021.
     """
 
+    kinds, instead = ("classification",), "px.recalibrate.Spread or Isotonic"
+
     value: float
     n: int
     before: float
@@ -74,7 +77,7 @@ class Temperature(Recalibration):
         return f"Temperature({self.value:.4g}{of}, from {self.n} rows: {change})"
 
     @classmethod
-    def fit(cls, predictive: Any, y: Any, *, of: Of = "draws") -> "Temperature":
+    def fit(cls, predictive: Predictions, y: ArrayLike, *, of: Of = "draws") -> "Temperature":
         """The temperature between 0.05 and 20 at which held-out labels are most probable.
 
         Averages of several draws can have more than one minimum: a grid finds the lowest, and a
@@ -86,25 +89,29 @@ class Temperature(Recalibration):
             of: temper each of the ``"draws"``, which gives a predictive with all its parts, or
                 their ``"average"``, which gives class probabilities (N, K).
         """
-        refuse_kind(
-            predictive, ("classification",), "Temperature", "px.recalibrate.Spread or Isotonic"
-        )
+        cls.check_kind(predictive)
         one_of("of", of, get_args(Of))
-        if of == "average" or not hasattr(predictive, "tempered"):
-            predictive = _Plain(probabilities(predictive))
-            y = class_labels(y, predictive.p)
-        found: dict[float, float] = {}
+        by_draw = of == "draws" and hasattr(predictive, "tempered")
+        if not by_draw:
+            p = probabilities(predictive)
+            own = np.arange(len(p)), class_labels(y, p)
+        losses: dict[float, float] = {}
 
         def loss(log_t: float) -> float:
-            log_prob = np.asarray(predictive.tempered(np.exp(log_t)).log_prob(y), np.float64)
-            found[float(log_t)] = nll = -float(np.mean(log_prob))
+            t = np.exp(log_t)
+            log_prob = (
+                predictive.tempered(t).log_prob(y)  # type: ignore[union-attr]
+                if by_draw
+                else _tempered(p, t)[own]
+            )
+            losses[float(log_t)] = nll = -float(np.mean(np.asarray(log_prob, np.float64)))
             return nll if np.isfinite(nll) else 1e30  # a search cannot go on from infinity
 
         lowest = int(np.argmin([loss(log_t) for log_t in GRID]))
         around = GRID[[max(lowest - 1, 0), min(lowest + 1, len(GRID) - 1)]]
         minimize_scalar(loss, bounds=tuple(around), method="bounded", options={"xatol": 1e-3})
-        best = min(found, key=lambda t: (found[t], abs(t)))
-        if not np.isfinite(found[best]):
+        best = min(losses, key=lambda t: (losses[t], abs(t)))
+        if not np.isfinite(losses[best]):
             raise ValueError(
                 "y holds labels of probability 0, which they keep at every temperature: the "
                 "predictive rules out what happened"
@@ -116,30 +123,19 @@ class Temperature(Recalibration):
                    "the probabilities say nothing about the held-out labels")
                 + "; more held-out rows would tell more", stacklevel=2,
             )  # fmt: skip
-        middle = found[float(GRID[len(GRID) // 2])]
-        return cls(float(np.exp(best)), len(np.asarray(y)), middle, found[best], of)
+        before = losses[float(GRID[len(GRID) // 2])]
+        return cls(float(np.exp(best)), len(np.asarray(y)), before, losses[best], of)
 
-    def __call__(self, predictive: Any) -> Any:
+    def __call__(self, predictive: Predictions) -> Any:
         """The predictive at this temperature; class probabilities where the average is tempered."""
-        refuse_kind(
-            predictive, ("classification",), "Temperature", "px.recalibrate.Spread or Isotonic"
-        )
+        self.check_kind(predictive)
         if self.of == "draws" and hasattr(predictive, "tempered"):
             return predictive.tempered(self.value)
-        return np.exp(_Plain(probabilities(predictive)).tempered(self.value).log_p)
+        return np.exp(_tempered(probabilities(predictive), self.value))
 
 
-class _Plain:
-    """Class probabilities without a posterior behind them: one draw."""
-
-    def __init__(self, p: np.ndarray, temperature: float = 1.0):
-        self.p = p
-        with np.errstate(divide="ignore"):
-            scaled = np.log(p) / temperature
-        self.log_p = scaled - np.logaddexp.reduce(scaled, axis=1, keepdims=True)
-
-    def tempered(self, temperature: float) -> "_Plain":
-        return _Plain(self.p, temperature)
-
-    def log_prob(self, y: np.ndarray) -> np.ndarray:
-        return self.log_p[np.arange(len(y)), y]
+def _tempered(p: np.ndarray, temperature: float) -> np.ndarray:
+    """Logarithms of class probabilities (N, K) at a temperature."""
+    with np.errstate(divide="ignore"):
+        scaled = np.log(p) / temperature
+    return scaled - np.logaddexp.reduce(scaled, axis=1, keepdims=True)

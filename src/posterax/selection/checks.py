@@ -7,12 +7,14 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
 from .._util.checks import whole_number
 from .._util.keys import KeyLike
 from ..posteriors import Posterior
 from ..posteriors.prior import PriorPosterior
-from .examples import parts
+from ..predictive import Predictive
+from .examples import Examples, parts
 
 Statistic = str | Callable[..., Any]
 
@@ -58,9 +60,9 @@ class Check:
         source = "prior" if self.before else "posterior"
         if self.ok:
             return f"Data from the {source} predictive have such a {self.statistic}."
-        side = "is at odds with those" if np.ndim(self.observed) else (
-            "is larger than that" if self.p_value < 0.5 else "is smaller than that"
-        )  # fmt: skip
+        side = "is larger than that" if np.all(self.p_value < 0.5) else "is smaller than that"
+        if np.ndim(self.observed):
+            side = "is at odds with those"
         return (
             f"The {self.statistic} of the data {side} of nearly all replications from the {source} "
             "predictive: the model does not describe it."
@@ -79,7 +81,7 @@ class Check:
 
 def predictive_check(
     posterior: Posterior,
-    data: Any,
+    data: Examples,
     statistic: Statistic = "std",
     *,
     samples: int = 1000,
@@ -120,23 +122,22 @@ def predictive_check(
     modelling and robustness, JRSS A 1980, for the prior.
     """
     samples = whole_number("samples", samples, least=2)
-    found = list(parts(data))
-    if any(np.any(weight != 1) for _, _, weight in found):
+    inputs, targets, weights = zip(*parts(data), strict=True)
+    if any(np.any(weight != 1) for weight in weights):
         raise ValueError("data: replications have no weights; leave weight out, or repeat examples")
-    x = jax.tree.map(lambda *a: np.concatenate([np.asarray(b) for b in a]), *(p[0] for p in found))
-    y = np.concatenate([part[1] for part in found])
+    x = jax.tree.map(lambda *a: np.concatenate([np.asarray(b) for b in a]), *inputs)
+    y = np.concatenate(targets)
     predictive = posterior.predict(x, samples=samples, key=key)
     name, function = _function(statistic, predictive, x)
     replicated = predictive.sample(samples)
-    if y.shape != replicated.shape[1:]:
-        y = y.reshape(replicated.shape[1:])
+    observed = np.asarray(function(y.reshape(replicated.shape[1:])), np.float64)
     each = np.stack([np.asarray(function(r), np.float64) for r in replicated])
-    return Check(
-        name, np.asarray(function(y), np.float64), each, isinstance(posterior, PriorPosterior)
-    )
+    return Check(name, observed, each, isinstance(posterior, PriorPosterior))
 
 
-def _function(statistic: Statistic, predictive: Any, x: Any) -> tuple[str, Callable[..., Any]]:
+def _function(
+    statistic: Statistic, predictive: Predictive, x: PyTree
+) -> tuple[str, Callable[..., Any]]:
     """The statistic's name, and it as a function of y alone."""
     if callable(statistic):
         name = getattr(statistic, "__name__", "statistic").replace("<lambda>", "statistic")
@@ -149,15 +150,13 @@ def _function(statistic: Statistic, predictive: Any, x: Any) -> tuple[str, Calla
             required = []
         return name, (lambda y: statistic(y, x)) if len(required) == 2 else statistic
     if predictive.kind == "classification":
-        if statistic == "frequencies":
-            classes = predictive.mean.shape[-1]
-            return (
-                statistic,
-                lambda y: np.bincount(np.ravel(y).astype(int), minlength=classes) / np.size(y),
+        if statistic != "frequencies":
+            raise ValueError(
+                f"statistic: {statistic!r} says nothing of classes; use 'frequencies', or a "
+                "function of y"
             )
-        raise ValueError(
-            f"statistic: {statistic!r} says nothing of classes; 'frequencies', or a function of y"
-        )
+        classes = range(predictive.mean.shape[-1])
+        return statistic, lambda y: np.array([np.mean(np.equal(y, k)) for k in classes])
     if statistic not in STATISTICS:
         raise ValueError(
             f"statistic must be a function or one of {', '.join(STATISTICS)}, got {statistic!r}"

@@ -11,16 +11,18 @@ from .._util.keys import KeyLike
 from ..posteriors import Evidence, Posterior
 from .comparison import Comparison, listed
 from .evidence import elbo
-from .examples import fitted_examples
+from .examples import Examples, fitted_examples
 from .pointwise import heldout, loo, waic
 from .score import Score, standard_error
+
+Models = Mapping[str, Posterior | Score | Evidence] | Sequence[Posterior | Score | Evidence]
 
 SCORES = {"loo": loo, "waic": waic, "heldout": heldout}
 
 
 def compare(
-    models: Mapping[str, Any] | Sequence[Any],
-    data: Any = None,
+    models: Models,
+    data: Examples | None = None,
     *,
     by: str | None = None,
     samples: int | None = None,
@@ -87,9 +89,7 @@ def compare(
         by = ("evidence" if data is None else "loo") if by is None else by
         scores = {name: _score(model, data, by, samples, key) for name, model in named.items()}
         if by == "evidence":
-            _refuse_different_examples(
-                {name: fitted_examples(model) for name, model in named.items()}
-            )
+            _refuse_different_examples({n: fitted_examples(model) for n, model in named.items()})
     if by in SCORES:
         _refuse_unpaired(scores)
         return _pointwise(by, scores)
@@ -135,31 +135,31 @@ def stacking(log_densities: np.ndarray, weight: np.ndarray | None = None) -> np.
         mixed = density @ v
         return -float(share @ np.log(mixed)), -(share / mixed) @ density
 
-    found = minimize(
+    result = minimize(
         loss, np.full(k, 1 / k), jac=True, method="SLSQP", bounds=[(1e-12, 1)] * k,
         constraints={"type": "eq", "fun": lambda v: v.sum() - 1, "jac": np.ones_like},
         options={"ftol": 1e-12, "maxiter": 500},
     )  # fmt: skip
-    kept = np.where(found.x > 1e-8, found.x, 0.0)
-    return kept / kept.sum()
+    v = np.where(result.x > 1e-8, result.x, 0.0)
+    return v / v.sum()
 
 
-def _named(models: Any) -> dict[str, Any]:
-    if isinstance(models, Mapping):
-        named = {str(name): model for name, model in models.items()}
-    elif isinstance(models, Sequence) and not isinstance(models, str | Evidence):
-        named = {f"model {i}": model for i, model in enumerate(models)}
-    else:
+def _named(models: Models) -> dict[str, Any]:
+    if isinstance(models, Sequence) and not isinstance(models, str | Evidence):
+        models = {f"model {i}": model for i, model in enumerate(models)}
+    if not isinstance(models, Mapping):
         raise TypeError(
             "models must be a dictionary of posteriors by name, or a list of them, got "
             f"{type(models).__name__}"
         )
-    if not named:
+    if not models:
         raise ValueError("models is empty: there is nothing to compare")
-    return named
+    return {str(name): model for name, model in models.items()}
 
 
-def _score(posterior: Posterior, data: Any, by: str, samples: int | None, key: KeyLike) -> Any:
+def _score(
+    posterior: Posterior, data: Examples | None, by: str, samples: int | None, key: KeyLike
+) -> Score | Evidence:
     if by == "evidence":
         return posterior.log_evidence
     if by not in (*SCORES, "elbo"):
@@ -179,8 +179,7 @@ def _common_measure(scores: dict[str, Any], by: str | None) -> str:
         raise ValueError(
             f"by: these scores are of {listed(sorted(own))}; only those of one kind compare"
         )
-    measure = own.pop()
-    return measure
+    return own.pop()
 
 
 def _refuse_unpaired(scores: Mapping[str, Score]) -> None:
@@ -199,10 +198,10 @@ def _refuse_unpaired(scores: Mapping[str, Score]) -> None:
 def _refuse_different_examples(counts: Mapping[str, float | None]) -> None:
     known = {name: count for name, count in counts.items() if count is not None}
     if known and not np.allclose(list(known.values()), next(iter(known.values()))):
-        told = ", ".join(f"{name} {count:g}" for name, count in known.items())
+        numbers = ", ".join(f"{name} {count:g}" for name, count in known.items())
         raise ValueError(
-            f"models: fitted to different numbers of examples ({told}); scores compare only on the "
-            "same data"
+            f"models: fitted to different numbers of examples ({numbers}); scores compare only on "
+            "the same data"
         )
 
 

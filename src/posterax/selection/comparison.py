@@ -64,16 +64,13 @@ class Comparison:
         ahead = f"{gap[0]:.1f} ± {error[0]:.1f} nats ahead of {self.names[1]}"
         if self.kinds:
             return self._by_evidence(gap[0], error[0], ahead)
-        close = [
-            name
-            for name, g, e in zip(self.names[1:], gap, error, strict=True)
-            if g < SMALL or not g > 2 * e
-        ]
+        others = zip(self.names[1:], gap, error, strict=True)
+        close = [name for name, g, e in others if g < SMALL or not g > 2 * e]
         if not close:
             return f"{self.best} predicts best, {ahead}."
         return (
-            f"{self.best} leads, but {listed(close)} cannot be told from it (a difference below "
-            f"{SMALL:g} nats or two standard errors): prefer the simplest, or average them."
+            f"{self.best} leads, but {listed(close)} may be as good (a difference below {SMALL:g} "
+            "nats or two standard errors): prefer the simplest, or average them."
         )
 
     def _by_evidence(self, gap: float, error: float, ahead: str) -> str:

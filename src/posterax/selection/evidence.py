@@ -6,12 +6,12 @@ with equality only where q is the posterior; what is lost is KL(q ‖ p(w | D)).
 """
 
 import dataclasses
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from .._util.checks import whole_number
 from .._util.keys import KeyLike
@@ -20,10 +20,10 @@ from ..posteriors import Evidence, Posterior
 from ..posteriors.laplace import priors_of
 from ..posteriors.symmetric import Symmetric
 from ..priors import is_prior
-from .examples import parts, refuse_other_data
+from .examples import Examples, parts, refuse_other_data
 
 
-def elbo(posterior: Posterior, data: Any, *, samples: int = 100, key: KeyLike = 0) -> Evidence:
+def elbo(posterior: Posterior, data: Examples, *, samples: int = 100, key: KeyLike = 0) -> Evidence:
     r"""A lower bound on log p(D) from any posterior with a density, with its Monte Carlo error.
 
         ELBO(q) = E_q[log p(D | w) + log p(w) − log q(w)] = log p(D) − KL(q ‖ p(w | D))
@@ -90,19 +90,19 @@ def refuse_without_density(posterior: Posterior, name: str) -> None:
         )
 
 
-def log_ratios(posterior: Posterior, ids: Any) -> np.ndarray:
+def log_ratios(posterior: Posterior, ids: PyTree) -> np.ndarray:
     """log p(w) − log q(w) of each draw, over the weights that are no points in q."""
     return np.asarray(_log_ratios(posterior.bare(), ids), np.float64)
 
 
 @eqx.filter_jit
-def _log_ratios(posterior: Posterior, ids: Any) -> jax.Array:
+def _log_ratios(posterior: Posterior, ids: PyTree) -> jax.Array:
     priors = priors_of(posterior)
     random = jax.tree.map(lambda _: True, priors, is_leaf=is_prior)
     if isinstance(posterior, Symmetric):
         random = posterior._random(jax.tree.map(lambda a: a[0], ids).key)
 
-    def one(identity: Any) -> jax.Array:
+    def one(identity: PyTree) -> jax.Array:
         w: Parameters = posterior.parameters(identity)
         log_prior = jax.tree.map(
             lambda prior, value, r: jnp.sum(prior.log_prob(value)) if r else 0.0,

@@ -1,18 +1,20 @@
 """The examples that models are compared on, whatever form the data come in."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
 
-import jax
 import numpy as np
+from jaxtyping import PyTree
 
-from ..data import Stream, check_finite, unpack
-from ..fitting.prepare import is_batches
+from ..data import Stream, as_stream, check_finite, is_batches, unpack
 from ..posteriors import Posterior
 
+# (x, y), (x, y, weight) or a source of such batches
+Examples: TypeAlias = tuple[PyTree, ...] | Iterable[tuple[PyTree, ...]] | Stream
 
-def parts(data: Any) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
+
+def parts(data: Examples) -> Iterator[tuple[PyTree, np.ndarray, np.ndarray]]:
     """``(x, y, weight)`` of arrays, or of each batch of a source of batches.
 
     Example:
@@ -22,17 +24,8 @@ def parts(data: Any) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
         >>> [len(part[1]) for part in parts([(x, y), (x, y)])]
         [4, 4]
     """
-    if isinstance(data, tuple) or (isinstance(data, list) and not is_batches(data)):
-        batches: Any = [data]
-    elif isinstance(data, Stream):
-        batches = data.source
-    elif not hasattr(data, "__iter__") or isinstance(data, dict | str | np.ndarray | jax.Array):
-        raise TypeError(
-            "data must be (x, y), (x, y, weight) or a re-iterable source of such batches, got "
-            f"{type(data).__name__}"
-        )
-    else:
-        batches = Stream(data).source  # which refuses what can be read once only, or is empty
+    one = isinstance(data, tuple) or (isinstance(data, list) and not is_batches(data))
+    batches: Iterable[Any] = [data] if one else as_stream(data).source
     for batch in batches:
         x, y, weight = unpack(batch)
         check_finite("x", x)
@@ -41,7 +34,7 @@ def parts(data: Any) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
 
 
 def examples_digest(targets: Sequence[np.ndarray]) -> str:
-    """What tells these targets, in this order, from others; not their precision or batches."""
+    """A digest of these targets in this order, whatever their precision and batches."""
     flat = [np.ravel(y).astype(np.float32) for y in targets]
     return hashlib.sha256(np.concatenate(flat).tobytes()).hexdigest()
 

@@ -10,7 +10,7 @@ Practical Bayesian model evaluation using leave-one-out cross-validation and WAI
 Computing 2017), whose shape k says whether the estimate of this example can be trusted.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ from ..posteriors.enumerated import MOST, Enumerated
 from ..posteriors.weighted import normalised, pareto_smooth
 from ..predictive import Particles
 from .evidence import log_ratios, of_the_network, refuse_without_density
-from .examples import examples_digest, fitted_examples, parts, refuse_other_data
+from .examples import Examples, examples_digest, fitted_examples, parts, refuse_other_data
 from .score import Score
 
 FEW = 25  # draws below which the tail of their weights says nothing
@@ -69,7 +69,7 @@ class _Likelihoods(NamedTuple):
 
 def loo(
     posterior: Posterior,
-    data: Any,
+    data: Examples,
     *,
     samples: int | None = None,
     key: KeyLike = 0,
@@ -115,8 +115,9 @@ def loo(
         smooth, khat = ratios - logsumexp(ratios, axis=0), None
     else:
         efficiency = _relative_efficiency(like)
-        found = [_smooth(r, e) for r, e in zip(ratios.T, efficiency, strict=True)]
-        smooth, khat = np.stack([f[0] for f in found], axis=1), np.array([f[1] for f in found])
+        columns = zip(ratios.T, efficiency, strict=True)
+        weights, shapes = zip(*(_smooth(r, e) for r, e in columns), strict=True)
+        smooth, khat = np.stack(weights, axis=1), np.array(shapes)
     pointwise = logsumexp(smooth + like.values, axis=0)
     return Score(
         "loo", pointwise, like.weight, like.log_density - pointwise,
@@ -124,7 +125,9 @@ def loo(
     )  # fmt: skip
 
 
-def waic(posterior: Posterior, data: Any, *, samples: int | None = None, key: KeyLike = 0) -> Score:
+def waic(
+    posterior: Posterior, data: Examples, *, samples: int | None = None, key: KeyLike = 0
+) -> Score:
     r"""The widely applicable information criterion, on the scale of log densities.
 
         elpd = Σₙ log p(yₙ | D) − Var_w log p(yₙ | w)
@@ -140,14 +143,12 @@ def waic(posterior: Posterior, data: Any, *, samples: int | None = None, key: Ke
         key: an int or a JAX key.
 
     Example:
-        >>> import numpy as np
         >>> import posterax as px
-        >>> x = np.linspace(-1, 1, 16)[:, None].astype("float32")
-        >>> line = px.networks.MLP(1, 1, (), key=0)
-        >>> model = px.Model(line, px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.3))
-        >>> posterior = px.fit(model, (x, x[:, 0]), px.Conjugate())
-        >>> score = px.selection.waic(posterior, (x, x[:, 0]))
-        >>> bool(abs(score.elpd - px.selection.loo(posterior, (x, x[:, 0])).elpd) < 0.1)
+        >>> from posterax.demo import curve_data, curve_model
+        >>> model, data = curve_model(hidden_sizes=()), curve_data(16)
+        >>> posterior = px.fit(model, data, px.NUTS(warmup=50), steps=50, key=0)
+        >>> waic, loo = px.selection.waic(posterior, data), px.selection.loo(posterior, data)
+        >>> bool(abs(waic.elpd - loo.elpd) < 1)
         True
     """
     like = _likelihoods(posterior, data, samples, key, "waic", 2)
@@ -162,7 +163,7 @@ def waic(posterior: Posterior, data: Any, *, samples: int | None = None, key: Ke
 
 
 def heldout(
-    posterior: Posterior, data: Any, *, samples: int | None = None, key: KeyLike = 0
+    posterior: Posterior, data: Examples, *, samples: int | None = None, key: KeyLike = 0
 ) -> Score:
     r"""The log predictive density of data that were not used in the fit, Σₙ log p(yₙ | xₙ, D).
 
@@ -173,26 +174,23 @@ def heldout(
         key: an int or a JAX key.
 
     Example:
-        >>> import numpy as np
         >>> import posterax as px
-        >>> x = np.linspace(-1, 1, 16)[:, None].astype("float32")
-        >>> line = px.networks.MLP(1, 1, (), key=0)
-        >>> model = px.Model(line, px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.3))
-        >>> posterior = px.fit(model, (x, x[:, 0]), px.Conjugate())
-        >>> score = px.selection.heldout(posterior, (x + 0.1, x[:, 0]))
+        >>> from posterax.demo import curve_data, curve_model
+        >>> posterior = px.fit(curve_model(), curve_data(16), px.BayesByBackprop(), steps=5, key=0)
+        >>> score = px.selection.heldout(posterior, curve_data(16, key=1))
         >>> score.by, score.pointwise.shape
         ('heldout', (16,))
     """
     samples = _number(posterior, samples)
-    found, weights, targets, draws = [], [], [], 0
+    pointwise, weights, targets, draws = [], [], [], 0
     for x, y, weight in parts(data):
         predictive = posterior.predict(x, samples=samples, key=key)
-        found.append(predictive.log_prob(y).astype(np.float64))
+        pointwise.append(predictive.log_prob(y).astype(np.float64))
         weights.append(weight)
         targets.append(y)
         draws = predictive.samples
     return Score(
-        "heldout", np.concatenate(found), np.concatenate(weights),
+        "heldout", np.concatenate(pointwise), np.concatenate(weights),
         draws=draws, examples=examples_digest(targets),
     )  # fmt: skip
 
@@ -205,7 +203,7 @@ def _number(posterior: Posterior, samples: int | None) -> int | None:
 
 def _likelihoods(
     posterior: Posterior,
-    data: Any,
+    data: Examples,
     samples: int | None,
     key: KeyLike,
     by: str,
@@ -223,7 +221,7 @@ def _likelihoods(
         states = len(posterior.states())
         exact = states <= STATES and states * (fitted_examples(posterior) or 1) <= CELLS
         samples = None if exact else MOST
-    found, weights, targets = [], [], []
+    columns, weights, targets = [], [], []
     for x, y, weight in parts(data):
         predictive = posterior.predict(x, samples=samples, key=key)
         if predictive.samples < fewest and not isinstance(posterior, Enumerated):
@@ -232,19 +230,18 @@ def _likelihoods(
                 f"{type(posterior).__name__} has {predictive.samples}; score it on held-out data "
                 "(by='heldout')"
             )
-        found.append(predictive.log_likelihoods(y).astype(np.float64))
+        columns.append(predictive.log_likelihoods(y).astype(np.float64))
         weights.append(weight)
         targets.append(y)
-    values, weight = np.concatenate(found, axis=1), np.concatenate(weights)
+    values, weight = np.concatenate(columns, axis=1), np.concatenate(weights)
     refuse_other_data(posterior, float(weight.sum()), by)
     particles = predictive._particles  # the same for all parts
     with np.errstate(divide="ignore"):
         log_weights = np.log(np.asarray(particles.weights, np.float64))
-    if exact and isinstance(
-        posterior, Enumerated
-    ):  # also of those whose probability is too small for a number
-        log_weights = np.asarray(posterior.log_probs, np.float64)[np.asarray(particles.ids)]
-    if corrected and not isinstance(posterior, Enumerated):  # which is the posterior itself
+    if isinstance(posterior, Enumerated):
+        if exact:  # also of those whose probability is too small for a number
+            log_weights = np.asarray(posterior.log_probs, np.float64)[np.asarray(particles.ids)]
+    elif corrected:
         log_weights = log_weights + values @ weight + log_ratios(posterior, particles.ids)
     shape, sampled = None, isinstance(posterior, Enumerated)
     if isinstance(posterior, Draws):
@@ -254,14 +251,9 @@ def _likelihoods(
     # of px.Conjugate and px.SMC; that of px.Laplace is an approximation, as it is
     known = posterior.evidence is not None and posterior.evidence.kind in ("exact", "estimate")
     return _Likelihoods(
-        values,
-        normalised(log_weights),
-        weight,
-        examples_digest(targets),
-        shape,
-        exact=exact,
+        values, normalised(log_weights), weight, examples_digest(targets), shape, exact=exact,
         approximate=not (sampled or known or corrected),
-    )
+    )  # fmt: skip
 
 
 def _smooth(ratios: np.ndarray, efficiency: float) -> tuple[np.ndarray, float]:

@@ -71,12 +71,8 @@ class Score:
     @property
     def verdict(self) -> str:
         """What the numbers mean and what to do, in words."""
-        found = [self.doubts]
-        if self.approximate:
-            found.append(
-                "The draws are of an approximation of the posterior, and so is this score."
-            )
-        return " ".join(found)
+        note = " The draws are of an approximation of the posterior, and so is this score."
+        return self.doubts + note * self.approximate
 
     @property
     def doubts(self) -> str:
