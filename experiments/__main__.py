@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
+from posterax._util.progress import Shown
 from posterax.commands import Refused, one_line_errors, say
 
 from . import BUDGETS, EXPERIMENTS, reproduce
-from .watch import Shown
 
 ABOUT = "\n\n".join(f"{name}: {experiment.summary}" for name, experiment in EXPERIMENTS.items())
 app = typer.Typer(add_completion=False, pretty_exceptions_show_locals=False)

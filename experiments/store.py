@@ -15,10 +15,9 @@ import jax
 import numpy as np
 
 from posterax._util.atomic import write_atomic
+from posterax._util.progress import Watch
 from posterax._version import __version__
 from posterax.fitting.fit import raise_on_interrupt
-
-from .watch import Watch
 
 FIX = "take another directory, or delete it"
 

@@ -83,7 +83,10 @@ class Gaussians:
         self.std = np.sqrt(self.epistemic + self.aleatoric)
 
     def quantile(self, levels):
-        return self.mean + stats.norm.ppf(levels)[:, None] * self.std
+        return self.mean + stats.norm.ppf(np.asarray(levels))[..., None] * self.std
+
+    def interval(self, level):
+        return tuple(self.quantile([(1 - level) / 2, (1 + level) / 2]))
 
     def cdf(self, y):
         return stats.norm.cdf(y, self.mean, self.std)
@@ -115,7 +118,10 @@ class Counts:
         self.std, self.epistemic, self.aleatoric = np.sqrt(mean), 0 * mean, mean
 
     def quantile(self, levels):
-        return self.law.ppf(np.asarray(levels)[:, None])
+        return self.law.ppf(np.asarray(levels)[..., None])
+
+    def interval(self, level):
+        return tuple(self.quantile([(1 - level) / 2, (1 + level) / 2]))
 
     def cdf(self, y):
         return self.law.cdf(y)

@@ -170,7 +170,7 @@ class TestCompletion:
         assert "deep_ensemble" in answer.stdout, answer.stderr
 
     def test_every_default_method_is_a_method(self):
-        assert set(compare.DEFAULT) <= set(METHODS)
+        assert set(compare.DEFAULT.split(",")) <= set(METHODS)
 
 
 @pytest.mark.parametrize("options", [[], ["uci"], ["uci", "--budget", "full", "--seeds", "2"]])

@@ -254,7 +254,7 @@ def test_scores_by_hand(inside):
     found = score(regressor, frame, frame["price"].to_numpy())
     predictive = regressor.predictive(frame)
     error = predictive.mean - frame["price"].to_numpy()
-    np.testing.assert_allclose(found["rmse"][0], np.sqrt(np.mean(error**2)), rtol=1e-6)
+    np.testing.assert_allclose(found["rmse"].value, np.sqrt(np.mean(error**2)), rtol=1e-6)
     summary = px.metrics.summary(predictive, frame["price"].to_numpy())
     np.testing.assert_allclose(found["nll"][0], summary["negative_log_likelihood"], rtol=1e-5)
     root = np.sqrt(summary["quantile_calibration_error"])

@@ -14,8 +14,13 @@ from typer.testing import CliRunner
 
 import posterax as px
 from posterax import cli
+from posterax._util.progress import Watch
 from posterax.commands import checks, folds
+from posterax.commands.scoring import score
 from posterax.diagnostics.course import rest
+from posterax.metrics.baseline import Constant
+from posterax.report.scores import measure
+from tests import report_pages as made
 
 pytestmark = pytest.mark.usefixtures("hasty_module")
 
@@ -70,7 +75,7 @@ class Stub:
         return self
 
     def predictive(self, X):
-        return folds.Constant(float(self.mean), 50.0, len(X))
+        return Constant(stats.norm(float(self.mean), 50.0), (len(X),))
 
 
 @pytest.fixture
@@ -169,11 +174,31 @@ class TestCompare:
         study = folds.Study(frame, y, None, "classification", folds=5)
         assert all((y[test] == "b").sum() == 2 for _, test in study.parts)
         row = study.baseline()
-        assert row.scores["nll"] == pytest.approx([-(2 * np.log(2 / 3) + np.log(1 / 3)) / 3] * 5)
+        # 16 and 8 rows to learn from, one added to each count
+        assert row.scores["nll"] == pytest.approx([-(2 * np.log(17 / 26) + np.log(9 / 26)) / 3] * 5)
         assert row.scores["error"] == pytest.approx([1 / 3] * 5)
         assert folds.Study(frame[:12], y[-12:], None, "classification", folds=5).folds == 2
         with pytest.raises(ValueError, match="'b' has one row"):
             folds.Study(frame[:21], y[:21], None, "classification")
+
+    def test_fit_compare_and_the_report_say_the_same_of_the_same_rows(self, stubs):
+        X, y = table(60), np.random.default_rng(0).normal(200, 60, 60)
+        train, test = np.arange(40), np.arange(40, 60)
+        study = folds.Study(X, y, None, "regression", folds=2)
+        study.parts = [(train, test)]
+        row, base = study.row("laplace", Watch()), study.baseline()
+        stub = Stub("laplace").fit(X.iloc[train], y[train])
+        scored = score(stub, X.iloc[test], y[test], train_y=y[train])
+        predictive = stub.predictive(X.iloc[test])
+        subject = made.subject_of(predictive, y[test], y[train], X.iloc[test])
+        page = measure(subject, None)
+        for name in study.scores:
+            assert row.scores[name] == [scored[name].value] == [page[name].value], name
+            assert base.scores[name] == [scored[name].baseline] == [page[name].baseline], name
+        assert page == scored  # intervals and what is due to chance, too
+        # what fit hands to its report is what the report shows
+        card = {"baseline": scored.baselines(), "chance": scored.chances()}
+        assert measure(subject, scored.intervals(), card) == scored
 
     def test_marks_need_more_than_chance(self):
         """The baseline, and when a lead is clear: by the corrected t test of the differences."""
@@ -394,16 +419,16 @@ class TestDoctor:
         monkeypatch.setenv("POSTERAX_DATA", "/nowhere at all")
         done = invoke("doctor")
         assert done.exit_code == 0
-        assert "POSTERAX_DATA: /nowhere at all is no directory" in done.stdout
+        assert "POSTERAX_DATA: /nowhere at all is not a directory" in done.stdout
 
     def test_wrong_mathematics_is_found(self, monkeypatch):
         """The closed form is computed apart from the library: another noise does not pass."""
-        model, x, y = checks._line()
+        model, x, y = checks._model()
         assert checks.closed_form()[0] == "ok"
         other = px.Model(
             px.networks.MLP(2, 1, (), key=0), px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.4)
         )
-        monkeypatch.setattr(checks, "_line", lambda: (other, x, y))
+        monkeypatch.setattr(checks, "_model", lambda: (other, x, y))
         assert checks.closed_form()[0] == "fail"
         del model
 

@@ -24,7 +24,7 @@ from experiments.data import Images, inputs, load, rotated
 from experiments.pairs import differences, estimate
 from experiments.perceptrons import perceptron
 from experiments.store import Store
-from experiments.watch import Shown, Watch
+from posterax._util.progress import Shown, Watch
 from posterax.fitting.fit import interruptible
 
 RNG = np.random.default_rng(0)

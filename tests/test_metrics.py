@@ -16,6 +16,7 @@ from sklearn.calibration import calibration_curve
 
 from posterax import likelihoods as lk
 from posterax import metrics as mt
+from posterax.metrics.baseline import Constant
 from posterax.predictive import Targets
 from tests.by_hand import GAUSSIAN, ONE, POISSON, TWO, X, predictive_of
 
@@ -616,3 +617,133 @@ def test_metrics_of_the_other_kind_are_refused(gaussian, classes):
 def test_a_distribution_is_no_predictive(metric):
     with pytest.raises(TypeError, match=r"redictive.*posterior\.predict.*Normal"):
         metric(dist.Normal(jnp.zeros(3), 1.0), np.zeros(3))
+
+
+# -- evaluate: every score with its interval and its baseline
+
+
+def laws(n=80, seed=0):
+    """Gaussian predictions of numbers, with weights."""
+    rng = np.random.default_rng(seed)
+    mean, std = rng.normal(size=n), rng.uniform(0.5, 2, n)
+    y = mean + std * rng.normal(size=n)
+    return Constant(stats.norm(mean, std), (n,)), mean, std, y, rng.uniform(0, 2, n)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_evaluate_has_the_metrics_own_values(weighted):
+    given, _, _, y, weight = laws()
+    w = weight if weighted else None
+    found = mt.evaluate(given, y, w)
+    by_metric = {
+        "nll": mt.negative_log_likelihood(given, y, weight=w),
+        "rmse": mt.root_mean_squared_error(given, y, weight=w),
+        "mae": mt.mean_absolute_error(given, y, weight=w),
+        "r2": sk.r2_score(y, given.mean, sample_weight=w),
+        "crps": mt.crps(given, y, weight=w),
+        "coverage": mt.coverage(given, y, 0.9, weight=w),
+        "width": mt.mean_width(given, 0.9, weight=w),
+        "interval_score": mt.interval_score(given, y, 0.9, weight=w),
+        "calibration_error": mt.quantile_calibration_error(given, y, weight=w) ** 0.5,
+    }
+    assert list(found) == list(by_metric)
+    for name, value in by_metric.items():
+        assert found[name].value == pytest.approx(value, rel=1e-12), name
+    assert found.rows == 80
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_evaluate_of_classes_has_the_metrics_own_values(forecasts, weighted):
+    p, y, w = forecasts
+    p = np.clip(p, 0.05, None)
+    p /= p.sum(1, keepdims=True)
+    w = w if weighted else None
+    found = mt.evaluate(p, y, w)
+    assert found["nll"].value == pytest.approx(sk.log_loss(y, p, sample_weight=w))
+    assert found["error"].value == pytest.approx(1 - mt.accuracy(p, y, weight=w))
+    assert found["brier"].value == pytest.approx(mt.brier_score(p, y, weight=w))
+    ece = mt.expected_calibration_error(p, y, weight=w)
+    assert found["calibration_error"].value == pytest.approx(ece)
+    assert 0 < found["calibration_error"].chance < 1
+
+
+def test_intervals_are_scipy_s_and_wilson_s():
+    given, mean, _, y, weight = laws()
+    found = mt.evaluate(given, y, weight, seed=3)
+    surprise, square = -given.law.logpdf(y), (y - mean) ** 2
+
+    def weighted(values, root=False):
+        def statistic(rows, axis=-1):
+            means = np.sum(weight[rows] * values[rows], -1) / np.sum(weight[rows], -1)
+            return np.sqrt(means) if root else means
+
+        return stats.bootstrap(
+            (np.arange(80),), statistic, n_resamples=1000, vectorized=True, method="percentile",
+            random_state=3,
+        ).confidence_interval  # fmt: skip
+
+    assert found["nll"][1:3] == pytest.approx(tuple(weighted(surprise)), rel=1e-9)
+    assert found["rmse"][1:3] == pytest.approx(tuple(weighted(square, root=True)), rel=1e-9)
+    low, high = given.interval(0.9)
+    hits = int(np.sum((low <= y) & (y <= high)))
+    plain = mt.evaluate(given, y)["coverage"]
+    ends = stats.binomtest(hits, 80).proportion_ci(0.95, "wilson")
+    assert plain[:3] == pytest.approx((hits / 80, ends.low, ends.high), abs=1e-6)
+    # a weight of two is a row that is there twice, and Kish's count says what all are worth
+    assert found["coverage"].high - found["coverage"].low > plain.high - plain.low
+
+
+def test_the_baseline_knows_the_training_targets_alone():
+    given, _, _, y, _ = laws()
+    train, weight = np.array([1.0, 3.0, 8.0]), np.array([1.0, 2.0, 1.0])
+    found = mt.evaluate(given, y, train_y=train, train_weight=weight)
+    mean = np.average(train, weights=weight)
+    law = stats.norm(mean, np.sqrt(np.average((train - mean) ** 2, weights=weight)))
+    assert found["nll"].baseline == pytest.approx(-law.logpdf(y).mean())
+    assert found["rmse"].baseline == pytest.approx(np.sqrt(np.mean((y - mean) ** 2)))
+    assert found["mae"].baseline == pytest.approx(np.mean(np.abs(y - mean)))
+    assert found["width"].baseline == pytest.approx(2 * 1.6448536 * law.std())
+    # classes: one added to each count
+    p, labels = np.tile([0.2, 0.5, 0.3], (4, 1)), np.array([0, 1, 2, 1])
+    found = mt.evaluate(p, labels, train_y=[0, 0, 1, 1, 1])
+    assert found["nll"].baseline == pytest.approx(-np.log([3 / 8, 4 / 8, 1 / 8, 4 / 8]).mean())
+    assert found["error"].baseline == 0.5
+    # counts: a Poisson distribution with their mean, and its median for absolute errors
+    counts = np.array([0.0, 1, 1, 4, 2, 0])
+    law = stats.poisson(counts.mean())
+    rate = np.full(6, 1.5)
+    found = mt.evaluate(Constant(stats.poisson(rate), (6,), "counts"), counts)
+    assert found["nll"].baseline == pytest.approx(-law.logpmf(counts).mean())
+    assert found["mae"].baseline == pytest.approx(np.abs(counts - law.median()).mean())
+    assert found["r2"].baseline == pytest.approx(0, abs=1e-12)
+
+
+def test_evaluate_at_its_edges():
+    given, mean, std, y, _ = laws()
+    quick = mt.evaluate(given, y, only=("rmse", "coverage"), resamples=0)
+    assert list(quick) == ["rmse", "coverage"]
+    assert np.isnan(quick["rmse"].low)
+    assert np.isfinite(quick["coverage"].low)  # Wilson's needs no resamples
+    assert np.isnan(quick.beats_baseline)
+    few = mt.evaluate(Constant(stats.norm(mean[:4], std[:4]), (4,)), y[:4])
+    assert np.isnan(few["rmse"].low)
+    # what was called impossible
+    sure = mt.evaluate([[1.0, 0.0]] * 6, [0, 0, 0, 0, 0, 1])
+    assert sure["nll"].value == np.inf
+    assert np.isnan(sure["nll"].high)
+    assert np.isnan(sure.beats_baseline)
+    # two targets: the NLL is joint, the others are means over both
+    both = Constant(stats.norm(np.stack([mean, 9 * mean], 1), std[:, None]), (80, 2))
+    two = np.stack([y, 9 * y], 1)
+    found = mt.evaluate(both, two)
+    assert found["nll"].value == pytest.approx(mt.negative_log_likelihood(both, two))
+    assert found["r2"].value == pytest.approx(sk.r2_score(two, both.mean))
+    assert mt.evaluate(given, y, np.repeat(2.0, 80))["nll"] == mt.evaluate(given, y)["nll"]
+
+
+def test_the_table_of_an_evaluation_is_for_people(gaussian):
+    text = repr(mt.evaluate(gaussian, gaussian.mean))
+    lines = text.splitlines()
+    assert lines[0].split() == ["score", "value", "95", "%", "interval", "baseline"]
+    assert lines[1].startswith("NLL ")
+    assert "by chance ≤" in lines[-1]

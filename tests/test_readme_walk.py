@@ -76,7 +76,7 @@ def test_walk_with_a_few_steps(tmp_path, monkeypatch):
 
 def scores_in(text: str) -> dict[str, list[float]]:
     """Value and interval of each score of a table that ``fit`` prints, or the README quotes."""
-    from posterax.commands.fit import SCORES
+    from posterax.metrics.evaluate import TITLES as SCORES
 
     names = "|".join(SCORES.values())
     rows = re.findall(rf"^({names}) +(\S+) +(?:(\S+) … (\S+)|by chance ≤ (\S+))", text, re.M)
@@ -125,9 +125,9 @@ def test_data_are_made_by_the_script(tmp_path, monkeypatch):
 
 
 def test_table_of_scores_names_what_fit_prints():
-    from posterax.commands.fit import SCORES
+    from posterax.metrics.evaluate import TITLES as SCORES
 
     quoted = scores_in(README)
-    assert len(quoted) == 6
+    assert len(quoted) == 7
     assert set(quoted) <= set(SCORES.values())
     assert quoted["RMSE"][1] < quoted["RMSE"][0] < quoted["RMSE"][2]

@@ -3,8 +3,10 @@
 import dataclasses
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+import optax
 import pandas as pd
 import pytest
 
@@ -12,6 +14,7 @@ import posterax as px
 from posterax import report
 from posterax._util import atomic as _whole
 from posterax.diagnostics import chance as _chance
+from posterax.diagnostics.course import temperatures
 from posterax.report import build, checks, classes, data, pictures, regression, scores, write_report
 from posterax.report import rows as rows_of
 from posterax.report.page import Picture, Section
@@ -131,27 +134,42 @@ def test_scores_are_those_of_numpy(pages, fitted):
     assert least < rmse < most
 
 
-def test_errors_are_of_the_mean_where_it_is_not_the_median():
+def test_errors_are_of_the_mean_and_absolute_ones_of_the_median():
+    """As ``px.metrics`` has them: each of the point that makes it least."""
     from sklearn.metrics import mean_absolute_error, root_mean_squared_error
 
     subject = made.counts(60)
     true, mean = subject.y, subject.predictive.mean
-    assert np.abs(mean - subject.predictive.law.median()).max() > 0.3
+    median = subject.predictive.law.median()
+    assert np.abs(mean - median).max() > 0.3
     rows = {row["Score"]: row for row in Page(made.page(subject)).table("scores", "Score")}
     assert rows["RMSE"]["Value"] == f"{root_mean_squared_error(true, mean):.2f}"
-    assert rows["MAE"]["Value"] == f"{mean_absolute_error(true, mean):.2f}"
+    assert rows["MAE"]["Value"] == f"{mean_absolute_error(true, median):.2f}"
 
 
 def test_without_inputs_the_command_line_and_the_report_know_the_same():
-    from posterax.commands.scoring import baseline
+    from posterax.commands.folds import Study
+    from posterax.commands.scoring import score
 
     y, new = np.array(list("aaaaabbc")), np.array(list("abca"))
     place = lambda labels: np.searchsorted(["a", "b", "c"], labels)  # noqa: E731
     subject = made.labels(4, classes=("a", "b", "c"))
     subject = dataclasses.replace(subject, y=place(new), train_y=place(y))
     by_hand = -np.log(np.array([6, 3, 2, 6]) / 11).mean()  # counts 5, 2, 1 and one more each
-    assert baseline(y, new)["nll"] == pytest.approx(by_hand)
-    assert scores._baseline_nll(subject).mean() == pytest.approx(by_hand)
+    given = SimpleNamespace(
+        classes_=np.array(["a", "b", "c"]), predict_proba=lambda X: subject.predictive.mean
+    )
+    shown = score(given, None, new, train_y=y)
+    assert shown["nll"].baseline == pytest.approx(by_hand)
+    page = scores.measure(subject, None)
+    assert page["nll"].baseline == pytest.approx(by_hand)
+    # and every other number of the two is the same, intervals included
+    assert page["brier"] == shown["brier"]
+    assert page["nll"][:3] == pytest.approx(shown["nll"][:3], nan_ok=True)
+    assert 1 - page["accuracy"].baseline == pytest.approx(shown["error"].baseline)
+    study = Study(pd.DataFrame({"x": range(12)}), np.r_[y, new], None, "classification", folds=2)
+    study.parts = [(np.arange(8), np.arange(8, 12))]
+    assert study.baseline().scores["nll"] == pytest.approx([by_hand])
 
 
 def test_scores_of_classes_are_those_of_scikit_learn(pages):
@@ -172,6 +190,30 @@ def test_scores_of_classes_are_those_of_scikit_learn(pages):
     assert np.array_equal(np.array(cells, int), confusion_matrix(true, p.argmax(-1)))
 
 
+def test_a_method_is_described_as_data(fitted):
+    import json
+
+    from posterax import infer
+    from posterax.infer.describe import describe_method
+
+    settings = fitted[0].posterior_.record.settings
+    assert settings["method_settings"]["name"] == "BayesByBackprop"
+    assert temperatures(settings) == (0.7,)
+    assert temperatures({"method": settings["method"]}) == ()  # a file of before says nothing
+    ensemble = px.DeepEnsemble(members=2, inside=px.BayesByBackprop(), temperatures=(0.7, 0.1))
+    described = describe_method(ensemble)
+    assert described["arguments"]["inside"]["name"] == "BayesByBackprop"
+    assert temperatures({"method_settings": json.loads(json.dumps(described))}) == (0.7, 0.1)
+    for name in ("NUTS", "Laplace", "IVON", "SWAG", "SMC", "Metropolis", "MCDropout"):
+        method = getattr(infer, name)()
+        assert json.loads(json.dumps(describe_method(method)))["name"] == name
+        assert temperatures({"method_settings": describe_method(method)})[0] == 1.0
+    own = px.BayesByBackprop(optimizer=optax.sgd(0.1))
+    text = describe_method(own)["arguments"]["optimizer"]
+    assert text.startswith("GradientTransformation")
+    assert "0x" not in text  # an address would make every file another one
+
+
 def test_the_head_says_how_the_kl_was_weighed(pages):
     assert (
         "by Bayes by Backprop with its KL weighed by 0.7, predicts"
@@ -189,12 +231,11 @@ def test_the_least_certain_rows_come_first(pages, fitted):
 
 
 def test_bootstrap_intervals_shrink_with_the_root_of_the_rows(rng):
-    from posterax.report.scores import _mean
-
     widths = []
     for n in (100, 1600):
-        _, low, high = _mean(rng.normal(size=n))
-        widths.append(high - low)
+        part = (10 + rng.normal(size=n)) / 2**0.5  # of deviations 10 ± 1
+        score = px.metrics.evaluate(made.Gaussians(np.zeros(n), part, part), np.zeros(n))["width"]
+        widths.append((score.high - score.low) / (2 * 1.6448536))
     assert widths[0] == pytest.approx(2 * 1.96 / 10, rel=0.2)
     assert widths[0] / widths[1] == pytest.approx(4, rel=0.25)
 
@@ -271,8 +312,8 @@ def test_few_rows_are_never_good():
         assert "Too few rows to tell" in found[0].text
     # 50 of 60: chance leaves 72 to 91 %, which excludes neither 90 % nor a serious miss
     subject = made.numbers(60)
-    subject.__dict__["inside"] = np.arange(60) < 50
-    (found,) = findings(regression.calibration(subject, scores.measure(subject, None)))
+    given = {"coverage": (50 / 60, *_chance.wilson(50 / 60, 60))}
+    (found,) = findings(regression.calibration(subject, scores.measure(subject, given)))
     assert found.level == "care"
     assert "agrees with 90 % as far as 60 rows can tell (72.0 % to 90.7 %)" in found.text
     assert "same for all rows" not in regression._rank_words(np.arange(1.0, 9), np.ones(8))
@@ -311,7 +352,7 @@ def test_counts_are_held_to_what_whole_numbers_promise():
     assert subject.promised > 0.93  # a step of the distribution is wide
     assert found.level == "good"
     assert f"agrees with {100 * subject.promised:.1f} %" in found.text
-    assert measured["Calibration error"].value < measured["Calibration error"].chance
+    assert measured["calibration_error"].value < measured["calibration_error"].chance
     words = scores.section(subject, measured).blocks[0].text
     assert "a Poisson distribution with the mean" in words
 
@@ -358,7 +399,7 @@ def test_given_scores_and_what_is_not_finite():
     given = {"rmse": (1.25, 1.0, 1.5), "gain": (float("nan"), 0, 1)}
     table = scores.section(subject, scores.measure(subject, given)).blocks[1]
     rows = {row[0]: row for row in table.rows}
-    assert rows["RMSE"][1:3] == ["1.250", "1.000 to 1.500"]
+    assert rows["RMSE"][1:3] == ["1.25", "1.00 to 1.50"]  # three digits of the RMSE that is shown
     assert rows["gain"][1] == "–"
 
 

@@ -1,21 +1,80 @@
-"""What an experiment shows while it runs: a bar of its results, and which one is being made."""
+"""Progress on standard error: a bar for each phase of a fit, or one for many fits."""
 
 import sys
 from types import TracebackType
 
+import numpy as np
 from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
+
+
+def _progress(*more: ProgressColumn, disable: bool = False) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        *more,
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True, highlight=False),
+        disable=disable,
+    )
+
+
+class Bar:
+    """A bar for one phase of a fit after another, NLL and KL apart; silent unless wanted.
+
+    Args:
+        wanted: ``True``, ``False``, or ``None`` for a bar where someone is watching.
+    """
+
+    def __init__(self, wanted: bool | None):
+        self.on = sys.stderr.isatty() if wanted is None else wanted
+        self._progress: Progress | None = None
+        self._task = TaskID(0)
+
+    def __enter__(self) -> "Bar":
+        if self.on:
+            # in a narrow terminal the terms wrap, not the title
+            terms = TextColumn("{task.fields[terms]}", table_column=Column(no_wrap=False))
+            self._progress = _progress(terms)
+            self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def phase(self, title: str, total: int | None, completed: int) -> None:
+        """Begin a line."""
+        if self._progress is not None:
+            self._task = self._progress.add_task(
+                title, total=total, completed=completed, terms="compiling"
+            )
+
+    def update(self, step: int, terms: dict[str, np.ndarray]) -> None:
+        """Advance, with the mean of each term over the newest steps."""
+        if self._progress is not None:
+            shown = "  ".join(
+                f"{name} {np.mean(values):.4g}" for name, values in terms.items() if len(values)
+            )
+            self._progress.update(self._task, completed=step, terms=shown)
 
 
 class Watch:
-    """Shows nothing; the base of those that do."""
+    """Shows nothing of a run of many results; the base of those that do."""
 
     def __enter__(self) -> "Watch":
         return self
@@ -39,15 +98,7 @@ class Shown(Watch):
     """A bar on standard error; where nobody watches a terminal, a line for each result."""
 
     def __init__(self) -> None:
-        self.bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=Console(stderr=True, highlight=False),
-            disable=not sys.stderr.isatty(),
-        )
+        self.bar = _progress(disable=not sys.stderr.isatty())
         self.task = self.bar.add_task("preparing", total=None)
 
     def __enter__(self) -> "Shown":

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from .._util.checks import whole_number
 from .._util.keys import KeyLike
-from ..metrics.inputs import Predictions, is_predictive
+from ..metrics.inputs import Forecast, is_predictive
 from ..predictive import Predictive
 from .batches import batch_bald, check_left, diverse
 from .scores import SCORES, bald, generator, random
@@ -22,7 +22,7 @@ By: TypeAlias = str | Callable[[Predictive], ArrayLike]
 
 
 def pick(
-    predictive: Predictions,
+    predictive: Forecast,
     n: int,
     *,
     by: By = "bald",
@@ -89,7 +89,7 @@ def left_of(size: int, exclude: ArrayLike) -> np.ndarray:
     return np.setdiff1d(np.arange(size), rows)
 
 
-def scores_of(predictive: Predictions, by: By, key: KeyLike) -> np.ndarray:
+def scores_of(predictive: Forecast, by: By, key: KeyLike) -> np.ndarray:
     """One score for each input, by a name or a function; an array of them is checked."""
     size = len(predictive)  # type: ignore[arg-type]
     if not is_predictive(predictive) and np.ndim(predictive) == 1:
@@ -113,7 +113,7 @@ def check_by(by: By) -> None:
 
 
 def _batch(
-    predictive: Predictions, left: np.ndarray, n: int, by: str, candidates: int | None, key: KeyLike
+    predictive: Forecast, left: np.ndarray, n: int, by: str, candidates: int | None, key: KeyLike
 ) -> np.ndarray:
     if not is_predictive(predictive):
         raise TypeError(

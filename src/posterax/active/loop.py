@@ -10,9 +10,9 @@ from jaxtyping import PyTree
 from numpy.typing import ArrayLike
 
 from .._util.checks import whole_number
+from .._util.progress import Bar
 from ..data import as_inputs, unpack
 from ..fitting.fit import raise_on_interrupt
-from ..fitting.progress import Bar
 from ..metrics.inputs import aligned
 from ..predictive import Predictive
 from .learner import Learner

@@ -21,7 +21,7 @@ import numpy as np
 from .. import information
 from .._util.checks import one_of
 from .._util.keys import KeyLike, as_key
-from ..metrics.inputs import Predictions, class_probabilities, is_predictive
+from ..metrics.inputs import Forecast, class_probabilities, is_predictive
 from ..predictive import Predictive
 
 LOG_2PIE = float(np.log(2 * np.pi * np.e))
@@ -60,7 +60,7 @@ def bald(predictive: Predictive) -> np.ndarray:
     return 0.5 * (_log_det(predictive, "total") - _log_det(predictive, "aleatoric"))
 
 
-def entropy(predictive: Predictions) -> np.ndarray:
+def entropy(predictive: Forecast) -> np.ndarray:
     """H[y]: how open the label is, whether or not anything could be learned from it.
 
     For regression that of a Gaussian with the predictive's covariance.
@@ -83,7 +83,7 @@ def entropy(predictive: Predictions) -> np.ndarray:
     return 0.5 * (_log_det(predictive, "total") + outputs * LOG_2PIE)
 
 
-def variation_ratio(predictive: Predictions) -> np.ndarray:
+def variation_ratio(predictive: Forecast) -> np.ndarray:
     """1 − max_k p̄_k: the probability that the most probable class is wrong.
 
     Args:

@@ -8,10 +8,15 @@ from collections.abc import Callable, Iterator
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .._version import __version__
 from . import one_line
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..model import Model
 
 SHOWN = ("jax", "jaxlib", "numpy", "scipy", "scikit-learn", "pandas", "equinox", "numpyro")
 EXTRAS = {  # module → the extra that brings it, and what for
@@ -47,8 +52,8 @@ def all_checks() -> Iterator[Check]:
 
 
 def posterax() -> tuple[str, ...]:
-    found = f"{__version__}, Python {platform.python_version()}, {platform.platform(terse=True)}"
-    return "ok", found
+    text = f"{__version__}, Python {platform.python_version()}, {platform.platform(terse=True)}"
+    return "ok", text
 
 
 def packages() -> tuple[str, ...]:
@@ -86,11 +91,11 @@ def extras() -> tuple[str, ...]:
 def devices() -> tuple[str, ...]:
     import jax
 
-    found = ", ".join(f"{d.platform}:{d.id} {d.device_kind}" for d in jax.devices())
+    text = ", ".join(f"{d.platform}:{d.id} {d.device_kind}" for d in jax.devices())
     if jax.default_backend() == "cpu" and Path("/dev/nvidia0").exists():
         advice = "JAX does not use this machine's GPU: pip install 'jax[cuda12]'"
-        return "warn", f"{found}; there is an NVIDIA device too", advice
-    return "ok", found
+        return "warn", f"{text}; there is an NVIDIA device too", advice
+    return "ok", text
 
 
 def memory() -> tuple[str, ...]:
@@ -101,10 +106,10 @@ def memory() -> tuple[str, ...]:
     available = available_bytes()
     if available is None:
         return "ok", f"{cores} cores; free memory cannot be read on this system"
-    found = f"{human_bytes(available)} free, {cores} core{'s'[: cores != 1]}"
+    text = f"{human_bytes(available)} free, {cores} core{'s'[: cores != 1]}"
     if available < LITTLE:
-        return "warn", found, "close other programs, or fit fewer rows at once"
-    return "ok", found
+        return "warn", text, "close other programs, or fit fewer rows at once"
+    return "ok", text
 
 
 def cache() -> tuple[str, ...]:
@@ -128,7 +133,7 @@ def data() -> tuple[str, ...]:
         return "ok", "POSTERAX_DATA is not set (bandits and experiments look there)"
     if not Path(given).is_dir():
         advice = "set it to the folder of the data sets, or unset it"
-        return "warn", f"POSTERAX_DATA: {given} is no directory", advice
+        return "warn", f"POSTERAX_DATA: {given} is not a directory", advice
     sets = sum(1 for _ in Path(given).iterdir())
     return "ok", f"{given}, {sets} entries"
 
@@ -136,8 +141,8 @@ def data() -> tuple[str, ...]:
 # -- what it computes
 
 
-def _line() -> tuple[Any, Any, Any]:
-    """A linear model with known noise, 24 rows: its posterior has a closed form."""
+def _model(*hidden: int) -> tuple["Model", "np.ndarray", "np.ndarray"]:
+    """A model with known noise and 24 rows; without hidden units its posterior is exact."""
     import numpy as np
 
     from .. import likelihoods, networks, priors
@@ -146,7 +151,7 @@ def _line() -> tuple[Any, Any, Any]:
     random = np.random.default_rng(0)
     x = random.normal(size=(24, 2)).astype(np.float32)
     y = (x @ np.array([1.0, -2.0]) + 0.5 + 0.3 * random.normal(size=24)).astype(np.float32)
-    network = networks.MLP(2, 1, (), key=0)
+    network = networks.MLP(2, 1, hidden, key=0)
     return Model(network, priors.Gaussian(1.0), likelihoods.Gaussian(0.3)), x, y
 
 
@@ -158,13 +163,13 @@ def closed_form() -> tuple[str, ...]:
     from ..fitting.fit import fit
     from ..infer import Conjugate
 
-    model, x, y = _line()
+    model, x, y = _model()
     mean, std = fit(model, (x, y), Conjugate(), key=0).moments()
-    found = [np.concatenate([np.ravel(a) for a in jax.tree.leaves(t)]) for t in (mean, std)]
+    computed = [np.concatenate([np.ravel(a) for a in jax.tree.leaves(t)]) for t in (mean, std)]
     design = np.column_stack([x.astype(np.float64), np.ones(len(x))])
     covariance = np.linalg.inv(design.T @ design / 0.3**2 + np.eye(3))
     exact = [covariance @ design.T @ y.astype(np.float64) / 0.3**2, np.sqrt(np.diag(covariance))]
-    apart = max(float(np.max(np.abs(a - b))) for a, b in zip(found, exact, strict=True))
+    apart = max(float(np.max(np.abs(a - b))) for a, b in zip(computed, exact, strict=True))
     said = f"posterior of a linear model within {apart:.0e} of its closed form"
     if not apart < 1e-3:
         return "fail", said, "another JAX version may help; please report this"
@@ -177,14 +182,12 @@ def gradients() -> tuple[str, ...]:
     import jax.numpy as jnp
     import numpy as np
 
-    from .. import likelihoods, networks, priors
+    from .. import networks
     from ..fitting.fit import fit
     from ..infer import BayesByBackprop
-    from ..model import Model
 
-    _, x, y = _line()
+    model, x, y = _model(16)
     network = networks.MLP(2, 1, (16,), key=0)
-    model = Model(network, priors.Gaussian(1.0), likelihoods.Gaussian(0.3))
     posterior = fit(model, (x, y), BayesByBackprop(), steps=20, key=0)
     finite = all(bool(np.isfinite(v).all()) for v in posterior.history.values())
     forward = lambda m: jnp.sum(jnp.square(jax.vmap(m)(x)))  # noqa: E731
@@ -203,7 +206,7 @@ def files() -> tuple[str, ...]:
     from ..fitting.fit import fit
     from ..infer import Conjugate
 
-    model, x, y = _line()
+    model, x, y = _model()
     posterior = fit(model, (x, y), Conjugate(), key=0)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "line.px"
@@ -219,14 +222,10 @@ def files() -> tuple[str, ...]:
 
 def speed() -> tuple[str, ...]:
     """A step of Bayes by Backprop on a small network, without compilation."""
-    from .. import likelihoods, networks, priors
     from ..fitting.fit import fit
     from ..infer import BayesByBackprop
-    from ..model import Model
 
-    _, x, y = _line()
-    network = networks.MLP(2, 1, (50, 50), key=0)
-    model = Model(network, priors.Gaussian(1.0), likelihoods.Gaussian(0.3))
+    model, x, y = _model(50, 50)
     seconds = []
     for steps in (256, 256, 512):  # the first compiles
         began = time.perf_counter()
@@ -237,16 +236,8 @@ def speed() -> tuple[str, ...]:
     return ("warn", said, "other programs may be busy") if each > SLOW else ("ok", said)
 
 
-CHECKS: dict[str, Callable[[], tuple[str, ...]]] = {
-    "posterax": posterax,
-    "packages": packages,
-    "extras": extras,
-    "devices": devices,
-    "memory": memory,
-    "cache": cache,
-    "data": data,
-    "closed form": closed_form,
-    "gradients": gradients,
-    "files": files,
-    "speed": speed,
-}
+ALL: tuple[Callable[[], tuple[str, ...]], ...] = (
+    *(posterax, packages, extras, devices, memory, cache, data),
+    *(closed_form, gradients, files, speed),
+)
+CHECKS = {check.__name__.replace("_", " "): check for check in ALL}

@@ -4,16 +4,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
 from . import METHODS, Refused, method_name, one_line, one_line_errors, rebuild_command, say
+from .options import AsJson, Data, Force, Ignore, Quick, Seed, Target, Task, WeightColumn
 
 if TYPE_CHECKING:
-    from .folds import Row
+    from .folds import Row, Study
 
-DEFAULT = (
-    *("bayes_by_backprop", "deep_ensemble", "mc_dropout", "laplace", "ivon"),
-    "maximum_a_posteriori",
-)
+DEFAULT = "bayes_by_backprop,deep_ensemble,mc_dropout,laplace,ivon,maximum_a_posteriori"
 EXAMPLES = """Examples:
 
 posterax compare house.csv --target price
@@ -30,84 +29,90 @@ def complete_methods(incomplete: str) -> list[str]:
     return [f"{before}{comma}{m}" for m in METHODS if m.startswith(last) and m not in taken]
 
 
+MethodNames = Annotated[
+    str,
+    Option(
+        help="Separated by commas: " + ", ".join(METHODS) + ".", autocompletion=complete_methods
+    ),
+]
+
+
 def compare(
-    data: Annotated[str, typer.Argument(help="A CSV or Parquet file; - is standard input.")],
-    target: Annotated[str, typer.Option("--target", "-t", help="The column to predict.")],
-    methods: Annotated[
-        str,
-        typer.Option(
-            help="Names, separated by commas: " + ", ".join(METHODS) + ".",
-            autocompletion=complete_methods,
-        ),
-    ] = ",".join(DEFAULT),
-    folds: Annotated[int, typer.Option(min=2, help="Parts that are tested in turn.")] = 5,
-    task: Annotated[
-        str | None, typer.Option(help="regression or classification (default: by the target).")
-    ] = None,
-    ignore: Annotated[str | None, typer.Option(help="Columns to leave out, by commas.")] = None,
-    weight: Annotated[str | None, typer.Option(help="Column: how often a row counts.")] = None,
-    steps: Annotated[
-        int | None, typer.Option(min=1, help="Steps of each fit (default: by the rows).")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 0,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write the table as CSV too.")
-    ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Write over a file that is no such table.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON in place of the table.")] = False,
-    quick: Annotated[bool, typer.Option(hidden=True, help="A few steps each, to try it.")] = False,
+    data: Data,
+    target: Target,
+    methods: MethodNames = DEFAULT,
+    folds: Annotated[int, Option(min=2, help="Number of folds.")] = 5,
+    task: Task = None,
+    ignore: Ignore = None,
+    weight: WeightColumn = None,
+    steps: Annotated[int | None, Option(min=1, help="Steps a fit (default: by size).")] = None,
+    seed: Seed = 0,
+    out: Annotated[Path | None, Option("--out", "-o", help="Write the table as CSV too.")] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+    quick: Quick = False,
 ) -> None:
     """Compare methods on a table by cross-validation.
 
-    All methods get the same shuffled folds, stratified by class, and a trivial baseline beside
-    them. Columns are prepared within each fold. Scores are means over folds ± their standard error.
+    All methods use the same shuffled folds, stratified by class, beside a baseline that ignores
+    the inputs. Columns are prepared within each fold. Scores are means over folds ± their standard
+    error.
     """
     with one_line_errors():
         names = chosen(methods)
         from .fitting import check_seed
-        from .reading import read_table, recognise_task, split_target
-        from .targets import in_full
         from .writing import check_out, write_atomic
 
         if out is not None:
             out = check_out(out, "table", inputs=[data], force=force)
         check_seed(seed)
-
-        notes: list[str] = []
-        frame = read_table(data, notes)
-        target, unused, weight = in_full(frame, target, ignore, weight)
-        parts = split_target(frame, target, unused, weight)
-        kind, why = recognise_task(parts.y, task)
-        for note in (*notes, *parts.notes, f"{kind}: {why}"):
-            say(note)
-        from . import folds as validation
-
-        study = validation.Study(
-            parts.X, parts.y, parts.weight, kind, folds=folds, seed=seed, steps=steps, quick=quick
+        given = {"folds": folds, "seed": seed, "steps": steps}
+        study, head = _study(data, target, task, ignore, weight, given, quick)
+        rows, complete = _run(study, names)
+        command = rebuild_command(
+            "compare", data, **head.pop("options"), methods=",".join(names), **given
         )
-        if study.folds < folds:
-            say(f"{study.folds} folds in place of {folds}: the rarest class has so many rows")
-        rows, whole = _run(study, names)
-        head = {
-            "command": rebuild_command(
-                "compare", data, target=target, methods=",".join(names), folds=study.folds,
-                task=task, ignore=ignore, weight=weight, steps=steps, seed=seed,
-            ),
-            "task": kind, "target": target, "rows": len(parts.y), "columns": parts.X.shape[1],
-            "folds": study.folds, "seed": seed, "complete": whole,
-        }  # fmt: skip
-        _tell(study, rows, head, as_json=as_json)
-        if out is not None and whole:
+        _tell(study, rows, {"command": command} | head | {"complete": complete}, as_json=as_json)
+        if not complete:
+            say("stopped: the table has the methods that finished; no file was written")
+            raise typer.Exit(130)
+        if out is not None:
+            from . import folds as validation
+
             write_atomic(out, validation.as_frame(rows).to_csv(index=False))
             say(f"wrote {out}")
-        if not whole:
-            say("stopped: the table has what was whole" + (", no file" if out is not None else ""))
-            raise typer.Exit(130)
-        fitted = [row for row in rows if row.method is not None]
-        if all(row.failed for row in fitted):
+        if all(row.failed for row in rows if row.method is not None):
             raise Refused("every method failed; the table has the reasons")
+
+
+def _study(
+    data: str,
+    target: str,
+    task: str | None,
+    ignore: str | None,
+    weight: str | None,
+    given: dict[str, Any],
+    quick: bool,
+) -> tuple["Study", dict[str, Any]]:
+    """The table cut into folds, and what is said of it; ``given["folds"]`` becomes their number."""
+    from .folds import Study
+    from .reading import read_table, recognise_task, split_target
+    from .targets import in_full
+
+    notes: list[str] = []
+    frame = read_table(data, notes)
+    target, unused, weight = in_full(frame, target, ignore, weight)
+    parts = split_target(frame, target, unused, weight)
+    kind, why = recognise_task(parts.y, task)
+    for note in (*notes, *parts.notes, f"{kind}: {why}"):
+        say(note)
+    study = Study(parts.X, parts.y, parts.weight, kind, **given, quick=quick)
+    if study.folds < given["folds"]:
+        say(f"{study.folds} folds instead of {given['folds']}: the rarest class has so many rows")
+        given["folds"] = study.folds
+    options = {"target": target, "task": task, "ignore": ignore, "weight": weight}
+    head = {"options": options, "task": kind, "target": target, "rows": len(parts.y)}
+    return study, head | {"columns": parts.X.shape[1], "folds": study.folds, "seed": given["seed"]}
 
 
 def chosen(methods: str) -> list[str]:
@@ -124,7 +129,7 @@ def chosen(methods: str) -> list[str]:
     return list(dict.fromkeys(method_name(name) for name in names))
 
 
-def _run(study: Any, names: list[str]) -> tuple[list["Row"], bool]:
+def _run(study: "Study", names: list[str]) -> tuple[list["Row"], bool]:
     """A row for each method that was not interrupted, and whether that is all of them."""
     from .._util.progress import Shown
 
@@ -141,14 +146,15 @@ def _run(study: Any, names: list[str]) -> tuple[list["Row"], bool]:
     return rows, True
 
 
-def _tell(study: Any, rows: list["Row"], head: dict[str, Any], *, as_json: bool) -> None:
+def _tell(study: "Study", rows: list["Row"], head: dict[str, Any], *, as_json: bool) -> None:
+    from ..metrics.evaluate import LEVEL
     from . import folds as validation
     from .showing import console, print_json, table
 
     marks = validation.marks(rows, study.scores)
     if as_json:
         methods = [row.to_dict(marks.get(row.name, {})) for row in rows]
-        print_json(head | {"level": validation.LEVEL, "methods": methods})
+        print_json(head | {"level": LEVEL, "methods": methods})
         return
     places = validation.decimals(rows, study.scores)
     cells = [row.cells(places, marks.get(row.name, {})) for row in rows]

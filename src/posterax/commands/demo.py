@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from . import one_line_errors, say
+from .options import Quick, Seed
 
 if TYPE_CHECKING:
     from .. import demo as tasks
@@ -23,8 +24,8 @@ def demo(
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Where the picture and the report go.")
     ] = Path("demo"),
-    seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 0,
-    quick: Annotated[bool, typer.Option(hidden=True, help="A few steps each, to try it.")] = False,
+    seed: Seed = 0,
+    quick: Quick = False,
 ) -> None:
     """Fit every method to the paper's curve and to digits, then a table, with a report.
 

@@ -1,18 +1,22 @@
 """The facts behind ``posterax explain``, as plain dictionaries."""
 
-import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .._util.tree import human_bytes
-from ..diagnostics.course import fresh, rest, temperatures
+from ..diagnostics.course import course_of, fresh
 from ..errors import CheckpointError
 from ..files.container import read
 from ..posteriors import Draws, GaussianMixture, Posterior
 from . import Refused
 
+if TYPE_CHECKING:
+    from ..metrics import Evaluation
+
+# of a card: in other sections, or of no use here
+ELSEWHERE = (*("scores", "baseline", "chance", "columns", "history", "kind", "settings", "notes"),)
 CONSTANT_KINDS = {
     "Point": "one network: its weights are numbers, not distributions, so none of its uncertainty "
     "is epistemic",
@@ -30,41 +34,48 @@ def facts(path: Path, data: Path | None, target: str | None, notes: list[str]) -
         notes: what was done on the way, a line each, is added here.
     """
     arrays, header = read(path)
-    found: dict[str, Any] = {"is": _kind(header)}
-    found["file"] = {
+    about: dict[str, Any] = {"is": _kind(header)}
+    about["file"] = {
         "size": human_bytes(path.stat().st_size),
         "bytes": path.stat().st_size,
         "format": header.get("format"),
         "posterax": header.get("posterax"),
     }
     if "agent" in header:
-        return found | _agent(arrays, header, path)
+        return about | _agent(arrays, header, path)
     if "posterior" not in header:
         raise Refused(f"{path}: a part of a checkpoint, not a model: resume its fit")
     held, why = _loaded(path)
     posterior: Posterior | None = getattr(held, "posterior_", held)
     try:
-        found["model"] = _model(header, arrays, posterior)
-        found["method"] = _method(header)
-        found["training"] = _training(header, arrays)
+        about["model"] = _model(header, arrays, posterior)
+        about["method"] = _method(header)
+        about["training"] = _training(header, arrays)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise CheckpointError(f"{path}: damaged or inconsistent ({error!r})") from error
     estimator = header.get("estimator") or {}
     card = estimator.get("card") or {}
-    found["data"] = _data(header, estimator, card)
+    about["data"] = _data(header, estimator, card)
     if hasattr(held, "columns_"):
-        found["columns"] = held.columns_.summary()
+        about["columns"] = held.columns_.summary()
+    about["baseline"], about["chance"] = {}, {}
     if scores := card.get("scores"):
-        found["held_out"] = scores
+        about["held_out"] = scores
+        for name in ("baseline", "chance"):
+            about[name]["held_out"] = card.get(name) or {}
     inputs = None
     if data is not None:
-        found["scores"], inputs = _scores(held, data, target or card.get("target"), notes)
+        scored, inputs = _scores(held, data, target or card.get("target"), notes)
+        if scored is not None:
+            about["scores"] = scored.intervals()
+            about["baseline"]["scores"] = scored.baselines()
+            about["chance"]["scores"] = scored.chances()
     if posterior is not None:
-        found |= _weights(posterior)
-    found["diagnostics"] = _diagnostics(posterior, inputs, found["training"], header)
+        about |= _weights(posterior)
+    about["diagnostics"] = _diagnostics(posterior, inputs, about["training"], header)
     if why:
-        found["diagnostics"]["not_loaded"] = why
-    return found
+        about["diagnostics"]["not_loaded"] = why
+    return about
 
 
 # -- what it is
@@ -82,15 +93,12 @@ def _kind(header: dict[str, Any]) -> str:
 def _agent(arrays: dict[str, Any], header: dict[str, Any], path: Path) -> dict[str, Any]:
     about = header["agent"]
     if not isinstance(about, dict):
-        raise CheckpointError(f"{path}: damaged, its agent is no dictionary")
+        raise CheckpointError(f"{path}: damaged, its agent is not a dictionary")
     policy = about.get("policy")
     told = {
         "policy": policy.get("policy") if isinstance(policy, dict) else "of your own making",
         "settings": policy.get("with") if isinstance(policy, dict) else None,
-        "features": about.get("features"),
-        "actions": about.get("actions"),
-        "choices": about.get("choices"),
-        "updates": about.get("updates"),
+        **{name: about.get(name) for name in ("features", "actions", "choices", "updates")},
         "posterior": header.get("posterior"),
     }
     text = "an agent is judged by its regret: px.bandits and docs/bandits.md"
@@ -156,8 +164,9 @@ def _short(value: Any, most: int = 60) -> str:
 
 def _method(header: dict[str, Any]) -> dict[str, Any]:
     settings = dict(header["settings"])
-    written = re.sub(r"\s+", " ", str(settings.pop("method", header["method"])))
+    written = " ".join(str(settings.pop("method", header["method"])).split())  # on one line
     told = {"name": header["method"], "written": written.replace("( ", "(").replace(" )", ")")}
+    settings.pop("method_settings", None)
     pruning = settings.pop("pruning", None)
     settings.pop("thin", None) if settings.get("thin") == 1 else None
     # a regressor's last fit continues an earlier one: its steps are the last part's
@@ -179,18 +188,7 @@ def _data(
     told["names"] = fitted.get("feature_names_in_")
     told["classes"] = fitted.get("classes_")
     told["updates"] = fitted.get("updates_") or None
-    for key, value in card.items():
-        if key not in (
-            "scores",
-            "baseline",
-            "chance",
-            "columns",
-            "history",
-            "kind",
-            "settings",
-            "notes",
-        ):
-            told[key] = value
+    told |= {key: value for key, value in card.items() if key not in ELSEWHERE}
     return {key: value for key, value in told.items() if value not in (None, [], {})}
 
 
@@ -207,19 +205,16 @@ def _training(header: dict[str, Any], arrays: Any) -> dict[str, Any]:
             tenth = max(len(terms[name]) // 10, 1)
             values = fresh(terms[name]) if name == "kl" else terms[name]
             told[f"last_{name}"] = float(values[-tenth:].mean())
-    if "nll" in terms:
-        kl = terms.get("kl")
-        weight = temperatures(header["settings"].get("method"))
-        if kl is not None:
-            ends = sorted({f"{t:.3g}" for t in (min(weight), max(weight))}, key=float)
-            told["objective"] = f"NLL + T · KL, T = {' to '.join(ends)}"
-            kl = kl if len(kl) == len(terms["nll"]) else None
-        told["course"] = rest(terms["nll"], kl, float(np.mean(weight))).words
+    course = course_of(history, header["settings"])
+    if course is not None:
+        told["objective"], told["course"] = course.objective, course.rest().words
         told["unit"] = "nats a row, means over the last tenth of the steps"
     return told
 
 
-def _scores(held: Any, data: Path, target: str | None, notes: list[str]) -> tuple[Any, Any]:
+def _scores(
+    held: Any, data: Path, target: str | None, notes: list[str]
+) -> "tuple[Evaluation | None, np.ndarray]":
     """Scores on a table, and its inputs as the posterior takes them."""
     from .scoring import score
 
@@ -237,8 +232,8 @@ def table_for(
 
     Without a target's name there are no targets.
     """
-    from .reading import read_for, split_target
-    from .targets import as_labels
+    from .reading import read_for
+    from .targets import rows_to_score
 
     if not hasattr(held, "posterior_"):
         raise Refused("--data is for estimators: a plain posterior does not know a table's columns")
@@ -249,12 +244,8 @@ def table_for(
     if weight is not None and weight not in frame.columns:
         notes.append(f"{data}: has no {weight!r}, the weight at fit: all rows count alike")
         weight = None
-    parts = split_target(frame, target, weight=weight, scoring=True)
+    parts = rows_to_score(frame, data, target, weight, getattr(held, "classes_", None))
     notes += parts.notes
-    if hasattr(held, "classes_"):
-        return parts.X, as_labels(parts.y, held.classes_), parts.weight
-    if parts.y.dtype == object:
-        raise Refused(f"{data}: its target holds {str(parts.y[0])[:40]!r}, not a number")
     return parts.X, parts.y, parts.weight
 
 
@@ -302,12 +293,16 @@ def _diagnostics(
         from ..diagnostics.diagnosis import diagnose
 
         try:
-            found = diagnose(posterior, inputs)
+            diagnosis = diagnose(posterior, inputs)
         except ValueError as error:
             if "say nothing about mixing" in str(error):
                 return {"ok": False, "verdict": str(error)}
         else:
-            return {"ok": found.ok, "verdict": found.verdict, "numbers": found.to_dict()}
+            return {
+                "ok": diagnosis.ok,
+                "verdict": diagnosis.verdict,
+                "numbers": diagnosis.to_dict(),
+            }
     sentences, ok = [], True
     went = training.get("course", "")
     if training and not training["finite"]:

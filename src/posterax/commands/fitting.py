@@ -7,10 +7,16 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import Refused, method_arguments, method_name, rebuild_command, say
 from .writing import check_out, plain
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from .targets import Parts, Task
 
 __all__ = ["Fitted", "fit_table"]
 
@@ -58,7 +64,7 @@ def fit_table(
         test: a file of rows to score on instead.
         ignore: columns to leave out.
         weight: the column that says how often a row counts.
-        seed: of everything random.
+        seed: random seed.
         epochs: passes over the data.
         steps: steps of optimisation, or draws per chain, instead.
         refit: learn from all rows once the scores are known.
@@ -67,55 +73,35 @@ def fit_table(
         verbose: show a progress bar (default: where someone is watching).
         tell: takes notes, a line each.
     """
-    from .reading import read_table, recognise_task, split_target
-    from .scoring import baseline, by_chance, score
-    from .targets import in_full
-
     began = time.perf_counter()
     method = method_name(method)
     _check_options(test_fraction, epochs, steps, seed)
     place, page = _places(data, test, out, report, force)
-    notes: list[str] = []
-    frame = read_table(data, notes)
-    target, ignore, weight = in_full(frame, target, ignore, weight)
-    parts = _numbered(split_target(frame, target, ignore, weight), frame, target, data)
-    kind, why = recognise_task(parts.y, task, parts.X.index)
-    notes = [f"{kind}: {why}", *notes, *parts.notes]
-    facts = _facts(data, frame, parts, kind)
-    train, held = _held_out(
-        parts, kind, test_fraction, seed, test, target, weight, facts["data"]["sha256"], notes
-    )
+    split: dict[str, Any] = {"test_fraction": test_fraction, "test": None}
+    if test:
+        split = {"test_fraction": None, "test": str(test)}
+    table = _read(data, target, task, ignore, weight, **split, seed=seed)
     arguments = method_arguments(method, quick=quick)
     if epochs is not None or steps is not None:
         arguments |= {"epochs": epochs, "steps": steps}
-    _check_columns(train.X)  # whatever is refused is refused before the first note
-    for note in notes:
+    for note in table.notes:
         tell(note)
-
-    settings = {"target": target, "task": kind, "method": method, "seed": seed}
-    settings |= {"epochs": epochs, "steps": steps, "ignore": ignore, "weight": weight}
-    settings |= {"test_fraction": None if test else test_fraction, "test": test and str(test)}
+    settings = {"target": table.target, "task": table.kind, "method": method, "seed": seed}
+    settings |= {"epochs": epochs, "steps": steps, "ignore": table.ignore, "weight": table.weight}
+    settings |= split
     options = settings | {"task": task, "no_refit": not refit, "out": str(place)}
-    options["ignore"] = None if ignore is None else ",".join(ignore)
-    card = facts | {
-        "why": why,
-        "target": target,
-        "settings": settings,
-        "command": rebuild_command("fit", data, **options),
-        "notes": notes,
-    }
+    options["ignore"] = None if table.ignore is None else ",".join(table.ignore)
+    card = table.facts | {"target": table.target, "settings": settings, "notes": table.notes}
+    card["command"] = rebuild_command("fit", data, **options)
+    train, held, kind = table.train, table.held, table.kind
     tell(f"fitting {len(train.y):,} rows by {method}")
     scored = estimator = _learned(train, kind, arguments, seed, verbose)
     if held is not None:
-        card["held_out"] = {"rows": len(held.y), "refit": refit and test is None}
-        card["held_out"] |= {"from": test and Path(test).name}
-        card["scores"] = score(estimator, held.X, _y(held, kind), held.weight, seed=seed)
-        card["chance"] = by_chance(estimator, held.X, held.weight)
-        both = _y(train, kind), _y(held, kind)
-        card["baseline"] = baseline(*both, weight=train.weight, weight_new=held.weight)
+        card |= _scores(estimator, train, held, kind, seed)
+        card["held_out"] |= {"refit": refit and test is None, "from": test and Path(test).name}
         if refit and test is None:
-            tell(f"scored on {len(held.y):,} rows held out; fitting again, to all rows")
-            estimator = _learned(parts, kind, arguments, seed, verbose)
+            tell(f"scored on {len(held.y):,} held-out rows; fitting again, to all rows")
+            estimator = _learned(table.parts, kind, arguments, seed, verbose)
     card["columns"] = estimator.columns_.summary()
     card["fitted"] = datetime.now(UTC).isoformat(timespec="seconds")
     card["seconds"] = round(time.perf_counter() - began, 2)
@@ -124,6 +110,74 @@ def fit_table(
     if page is not None:
         _report(page, scored, train, held, kind, estimator.card_, place)
     return Fitted(estimator, estimator.card_, place, page)
+
+
+class _Table(NamedTuple):
+    """A table that was read, and cut into rows to learn from and rows to score on."""
+
+    parts: "Parts"
+    train: "Parts"
+    held: "Parts | None"
+    kind: "Task"
+    target: str
+    ignore: list[str] | None
+    weight: str | None
+    facts: dict[str, Any]
+    notes: list[str]
+
+
+def _read(
+    data: str | Path,
+    target: str,
+    task: str | None,
+    ignore: str | list[str] | None,
+    weight: str | None,
+    *,
+    test_fraction: float | None,
+    test: str | None,
+    seed: int,
+) -> _Table:
+    """Whatever is to be refused of a table is refused here, before the first note."""
+    from ..tables.columns import Columns
+    from .reading import read_table, recognise_task, split_target
+    from .targets import in_full
+
+    notes: list[str] = []
+    frame = read_table(data, notes)
+    target, unused, weight = in_full(frame, target, ignore, weight)
+    parts = _numbered(split_target(frame, target, unused, weight), frame, target, data)
+    kind, why = recognise_task(parts.y, task, parts.X.index)
+    notes = [f"{kind}: {why}", *notes, *parts.notes]
+    facts = _facts(data, frame, parts, kind) | {"why": why}
+    if test is not None:
+        digest = facts["data"]["sha256"]
+        if digest is not None and digest == _sha256(test):
+            raise Refused(f"--test: {test} is the table to learn from; name other rows", 2)
+        rows: tuple[Parts, Parts | None] = (
+            parts, _other(parts, kind, test, target, weight, notes)
+        )  # fmt: skip
+    else:
+        rows = _held_out(parts, kind, test_fraction or 0.0, seed, notes)
+    Columns.learn(rows[0].X)  # refuses a table without a usable column
+    return _Table(parts, *rows, kind, target, unused, weight, facts, notes)
+
+
+def _scores(
+    estimator: Any, train: "Parts", held: "Parts", kind: "Task", seed: int
+) -> dict[str, Any]:
+    """What the card says of rows held out."""
+    from .scoring import score
+
+    evaluation = score(
+        estimator, held.X, _y(held, kind), held.weight, train_y=_y(train, kind),
+        train_weight=train.weight, seed=seed,
+    )  # fmt: skip
+    return {
+        "held_out": {"rows": len(held.y)},
+        "scores": evaluation.intervals(),
+        "chance": evaluation.chances(),
+        "baseline": evaluation.baselines(),
+    }
 
 
 # -- parts of the work
@@ -148,83 +202,67 @@ def check_seed(seed: int) -> None:
         raise Refused(f"--seed must lie between 0 and {2**32 - 1:,}, got {seed:,}", 2)
 
 
+def _other(
+    parts: "Parts", kind: "Task", test: str, target: str, weight: str | None, notes: list[str]
+) -> "Parts":
+    """Rows of another file, targets in the type of the fitted ones: 1 and "1" are the same."""
+    from ..tables.columns import Columns
+    from .reading import read_table
+    from .targets import rows_to_score
+
+    text = Columns.learn(parts.X).text
+    frame = read_table(test, notes, text=text, decimal=parts.X.attrs.get("decimal"))
+    classes = sorted(set(_y(parts, kind).tolist())) if kind == "classification" else None
+    return _numbered(rows_to_score(frame, test, target, weight, classes), frame, target, test)
+
+
 def _held_out(
-    parts: Any,
-    kind: str,
-    share: float,
-    seed: int,
-    test: str | Path | None,
-    target: str,
-    weight: str | None,
-    digest: str | None,
-    notes: list[str],
-) -> tuple[Any, Any]:
+    parts: "Parts", kind: "Task", share: float, seed: int, notes: list[str]
+) -> tuple["Parts", "Parts | None"]:
     """Rows to learn from and rows to score on, or none of these."""
     import numpy as np
     from sklearn.model_selection import train_test_split
 
-    from ..tables.columns import Columns
-    from .reading import read_table, split_target
-
-    if test is not None:
-        if digest is not None and digest == _sha256(test):
-            raise Refused(f"--test: {test} is the table to learn from; name other rows", 2)
-        text = Columns.learn(parts.X).text
-        frame = read_table(test, notes, text=text, decimal=parts.X.attrs.get("decimal"))
-        other = split_target(frame, target, weight=weight, scoring=True)
-        return parts, _as_fitted(_numbered(other, frame, target, test), parts, kind, test)
     if share == 0:
         return parts, None
-    n = len(parts.y)
+    n, names = len(parts.y), parts.y.astype(str)
     size, classes = max(2, round(share * n)), None
     if kind == "classification":
-        names, counts = np.unique(parts.y.astype(str), return_counts=True)
-        if counts.min() > 1 and len(names) <= min(size, n - size):
-            classes = parts.y.astype(str)
-    kept, held = train_test_split(np.arange(n), test_size=size, random_state=seed, stratify=classes)
+        known, counts = np.unique(names, return_counts=True)
+        if counts.min() > 1 and len(known) <= min(size, n - size):
+            classes = names
+    rows = np.arange(n)
+    train, held = train_test_split(rows, test_size=size, random_state=seed, stratify=classes)
     if kind == "classification":  # a class that only rows held out have is learned, not scored
-        known = np.isin(parts.y[held].astype(str), np.unique(parts.y[kept].astype(str)))
-        kept, held = np.concatenate([kept, held[~known]]), held[known]
+        both = np.isin(names[held], names[train])
+        train, held = np.concatenate([train, held[~both]]), held[both]
     weighty = parts.weight is None or np.any(parts.weight[held])
-    if not weighty or len(held) < 2 or len(np.unique(parts.y[kept].astype(str))) < 2:
+    if not weighty or len(held) < 2 or len(np.unique(names[train])) < 2:
         notes.append("too few rows to hold any out: there are no scores")
         return parts, None
-    return _only(parts, np.sort(kept)), _only(parts, np.sort(held))
+    return _only(parts, np.sort(train)), _only(parts, np.sort(held))
 
 
-def _numbered(parts: Any, frame: Any, target: str, path: str | Path) -> Any:
+def _numbered(parts: "Parts", frame: "pd.DataFrame", target: str, path: str | Path) -> "Parts":
     """Rows by their place in the file as a spreadsheet counts, where a CSV's head is the first."""
     import numpy as np
     import pandas as pd
 
-    from .targets import found
+    from .targets import column_name
 
-    there = np.flatnonzero(frame[found(frame, target, "--target")].notna())
+    there = np.flatnonzero(frame[column_name(frame, target, "--target")].notna())
     parquet = str(path).lower().endswith(".parquet")
     name = "row of the file" if parquet else "line of the file"
     index = pd.Index(there + (1 if parquet else 2), name=name)
     return parts._replace(X=parts.X.set_axis(index))
 
 
-def _only(parts: Any, rows: Any) -> Any:
+def _only(parts: "Parts", rows: "np.ndarray") -> "Parts":
     weight = None if parts.weight is None else parts.weight[rows]
     return parts._replace(X=parts.X.iloc[rows], y=parts.y[rows], weight=weight)
 
 
-def _as_fitted(other: Any, parts: Any, kind: str, test: str | Path) -> Any:
-    """Targets of another file in the type of the fitted ones: 1 and "1" are the same label."""
-    import numpy as np
-
-    from .targets import as_labels
-
-    if kind == "classification":
-        return other._replace(y=as_labels(other.y, np.unique(_y(parts, kind))))
-    if other.y.dtype == object:
-        raise Refused(f"{test}: its target holds {str(other.y[0])[:40]!r}, not a number")
-    return other
-
-
-def _y(parts: Any, kind: str) -> Any:
+def _y(parts: "Parts", kind: "Task") -> "np.ndarray":
     """Targets as the estimators take them: fractions as labels are text."""
     import numpy as np
 
@@ -233,15 +271,8 @@ def _y(parts: Any, kind: str) -> Any:
     return parts.y.astype(str).astype(object) if parts.y.dtype.kind == "f" else parts.y
 
 
-def _check_columns(X: Any) -> None:
-    """Refuse a table without a usable column before any note is given."""
-    from ..tables.columns import Columns
-
-    Columns.learn(X)
-
-
 def _learned(
-    parts: Any, kind: str, arguments: dict[str, Any], seed: int, verbose: bool | None
+    parts: "Parts", kind: "Task", arguments: dict[str, Any], seed: int, verbose: bool | None
 ) -> Any:
     from ..tables import BayesianClassifier, BayesianRegressor
 
@@ -254,7 +285,13 @@ def _learned(
 
 
 def _report(
-    path: Path, estimator: Any, train: Any, held: Any, kind: str, card: dict, model: Path
+    path: Path,
+    estimator: Any,
+    train: "Parts",
+    held: "Parts | None",
+    kind: "Task",
+    card: dict[str, Any],
+    model: Path,
 ) -> None:
     """The report is on the model that has not seen the rows held out."""
     from ..report import write_report
@@ -295,7 +332,7 @@ def _places(
     return place, page
 
 
-def _facts(data: str | Path, frame: Any, parts: Any, kind: str) -> dict[str, Any]:
+def _facts(data: str | Path, frame: "pd.DataFrame", parts: "Parts", kind: "Task") -> dict[str, Any]:
     """Where the model comes from."""
     return {
         "kind": "table",
@@ -313,12 +350,11 @@ def _facts(data: str | Path, frame: Any, parts: Any, kind: str) -> dict[str, Any
     }
 
 
-def _target_summary(y: Any, kind: str) -> dict[str, Any]:
+def _target_summary(y: "np.ndarray", kind: "Task") -> dict[str, Any]:
     import numpy as np
 
     if kind == "regression":
-        found = {"mean": y.mean(), "std": y.std(), "min": y.min(), "max": y.max()}
-        return {name: float(value) for name, value in found.items()}
+        return {name: float(getattr(y, name)()) for name in ("mean", "std", "min", "max")}
     names, counts = np.unique(y.astype(str), return_counts=True)
     return {"classes": dict(zip(names.tolist(), counts.tolist(), strict=True))}
 

@@ -10,12 +10,13 @@ import pandas as pd
 from scipy import stats
 from sklearn.model_selection import KFold, StratifiedKFold
 
-from .. import metrics
 from .._util.progress import Watch
+from ..metrics.baseline import baseline
+from ..metrics.evaluate import evaluate
+from ..metrics.inputs import Forecast
 from ..tables import BayesianClassifier, BayesianRegressor
 from . import Refused, method_arguments, one_line
 
-LEVEL = 0.9  # of the intervals
 CLEAR = 0.975  # quantile of Student's t that a paired difference has to pass
 TITLES = {
     "nll": "NLL", "rmse": "RMSE", "error": "error", "calibration_error": "calibration",
@@ -54,7 +55,7 @@ class Row:
 
     def to_dict(self, marks: dict[str, str]) -> dict[str, Any]:
         """As JSON has it."""
-        found = {s: (*self.mean(s), v) for s, v in self.scores.items() if not self.failed}
+        means = {s: (*self.mean(s), v) for s, v in self.scores.items() if not self.failed}
         return {
             "name": self.name,
             "method": self.method,
@@ -65,7 +66,7 @@ class Row:
             "near_best": [s for s, mark in marks.items() if mark == "~"],
             "scores": {
                 s: {"mean": mean, "standard_error": error, "folds": values}
-                for s, (mean, error, values) in found.items()
+                for s, (mean, error, values) in means.items()
             },
         }
 
@@ -143,17 +144,10 @@ class Study:
         """What knows the targets alone: a Gaussian with their moments, or the classes' shares."""
         row = Row("class shares alone" if self.classes else "mean alone", None)
         for train, test in self.parts:
-            weight = np.ones(len(train)) if self.weight is None else self.weight[train]
-            if self.classes:
-                labels = np.unique(self.y)
-                shares = np.array([weight[self.y[train] == label].sum() for label in labels])
-                given: Any = np.tile(shares / shares.sum(), (len(test), 1))
-            else:
-                y = self.y[train].astype(np.float64)
-                mean = np.average(y, weights=weight)
-                scale = np.sqrt(np.average(np.square(y - mean), weights=weight))
-                given = Constant(float(mean), max(float(scale), 1e-12), len(test))
-            self._score(row, given, test, train)
+            y, width = self._targets(train, train), len(np.unique(self.y[train]))
+            shape = (len(test), width) if self.classes else (len(test),)
+            weight = None if self.weight is None else self.weight[train]
+            self._score(row, baseline(self.kind, y, shape, weight=weight), test, train)
         return row
 
     def _fitted(self, name: str, train: np.ndarray) -> Any:
@@ -173,48 +167,18 @@ class Study:
         X = self.X.iloc[test]
         return estimator.predict_proba(X) if self.classes else estimator.predictive(X)
 
-    def _score(self, row: Row, given: Any, test: np.ndarray, train: np.ndarray) -> None:
+    def _score(self, row: Row, given: Forecast, test: np.ndarray, train: np.ndarray) -> None:
         weight = None if self.weight is None else self.weight[test]
-        if self.classes:
-            y = np.searchsorted(np.unique(self.y[train]), self.y[test])
-            found = {
-                "error": 1 - metrics.accuracy(given, y, weight=weight),
-                "calibration_error": metrics.expected_calibration_error(given, y, weight=weight),
-            }
-        else:
-            y = self.y[test].astype(np.float64)
-            squared = metrics.quantile_calibration_error(given, y, weight=weight)
-            found = {
-                "rmse": metrics.root_mean_squared_error(given, y, weight=weight),
-                "calibration_error": float(np.sqrt(squared)),
-                "coverage": metrics.coverage(given, y, LEVEL, weight=weight),
-            }
-        found["nll"] = metrics.negative_log_likelihood(given, y, weight=weight)
+        y = self._targets(test, train)
+        evaluation = evaluate(given, y, weight, only=self.scores, resamples=0)
         for score in self.scores:
-            row.scores.setdefault(score, []).append(found[score])
+            row.scores.setdefault(score, []).append(evaluation[score].value)
 
-
-class Constant:
-    """The same Gaussian for every row, with what the metrics ask of a predictive."""
-
-    kind = "regression"
-
-    def __init__(self, mean: float, scale: float, rows: int):
-        self.law, self.rows = stats.norm(mean, scale), rows
-
-    @property
-    def mean(self) -> np.ndarray:
-        return np.full(self.rows, self.law.mean())
-
-    def log_prob(self, y: Any) -> np.ndarray:
-        return self.law.logpdf(y)
-
-    def cdf(self, y: Any) -> np.ndarray:
-        return self.law.cdf(y)
-
-    def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
-        low, high = self.law.interval(level)
-        return np.full(self.rows, low), np.full(self.rows, high)
+    def _targets(self, rows: np.ndarray, train: np.ndarray) -> np.ndarray:
+        """Numbers, or places among the classes of the training rows."""
+        if self.classes:
+            return np.searchsorted(np.unique(self.y[train]), self.y[rows])
+        return self.y[rows].astype(np.float64)
 
 
 def clearly_above(one: list[float], other: list[float]) -> bool:
@@ -240,7 +204,7 @@ def clearly_above(one: list[float], other: list[float]) -> bool:
 
 def marks(rows: list[Row], scores: tuple[str, ...]) -> dict[str, dict[str, str]]:
     """By row and score: ``*`` for the best, where clear of all others, or ``~`` for those near."""
-    found: dict[str, dict[str, str]] = {row.name: {} for row in rows}
+    signs: dict[str, dict[str, str]] = {row.name: {} for row in rows}
     for score in (s for s in scores if s in LOWER):
         # a constant is calibrated by construction, which is no merit
         there = [r for r in rows if not r.failed and (r.method or score != "calibration_error")]
@@ -250,11 +214,11 @@ def marks(rows: list[Row], scores: tuple[str, ...]) -> dict[str, dict[str, str]]
         others = [row for row in there if row is not lowest]
         near = [row for row in others if not clearly_above(row.scores[score], lowest.scores[score])]
         if others and not near:
-            found[lowest.name][score] = "*"
+            signs[lowest.name][score] = "*"
         elif len(near) < len(others):  # where all are near, marks would say nothing
             for row in (lowest, *near):
-                found[row.name][score] = "~"
-    return found
+                signs[row.name][score] = "~"
+    return signs
 
 
 def caption(study: Study, rows: list[Row]) -> str:

@@ -5,6 +5,7 @@ import csv
 import gzip
 import io
 import re
+import shutil
 import sys
 import tempfile
 import zlib
@@ -37,54 +38,31 @@ class Source:
     """A file that can be read several times from its first byte, unpacked; also what is piped."""
 
     def __init__(self, path: str | Path):
-        self.path, self._packed = Path(path), False
-        self._kept: IO[bytes] | None = None
+        self.path = Path(path)
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
         if str(path) == "-":
-            self._kept = _spooled()
+            stream = getattr(sys.stdin, "buffer", None)
+            if stream is None or sys.stdin.isatty():
+                raise Refused("-: standard input is a terminal; pipe a CSV file into the command")
+            self._folder = tempfile.TemporaryDirectory()
+            self.path = Path(self._folder.name) / "piped"
+            with self.path.open("wb") as file:
+                shutil.copyfileobj(stream, file)
         elif self.path.is_dir():
             raise Refused(f"{path}: is a directory, not a table")
         elif not self.path.exists():
             raise Refused(f"{path}: no such file")
-        else:
-            with self.path.open("rb") as file:
-                self._packed = file.read(2) == b"\x1f\x8b"
+        with self.path.open("rb") as file:
+            self._packed = file.read(2) == b"\x1f\x8b"
 
     def open(self) -> Any:
         """A stream of bytes."""
-        if self._kept is not None:
-            self._kept.seek(0)
-            return io.BufferedReader(_Kept(self._kept))
         return gzip.open(self.path, "rb") if self._packed else self.path.open("rb")
 
     def close(self) -> None:
         """Drop what was piped."""
-        if self._kept is not None:
-            self._kept.close()
-
-
-def _spooled() -> IO[bytes]:
-    stream = getattr(sys.stdin, "buffer", None)
-    if stream is None or sys.stdin.isatty():
-        raise Refused("-: standard input is a terminal; pipe a CSV file into the command")
-    kept: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=1 << 24)  # noqa: SIM115
-    while chunk := stream.read(1 << 20):
-        kept.write(chunk)
-    return kept
-
-
-class _Kept(io.RawIOBase):
-    """What came on standard input, to be closed by whoever reads it, and read again."""
-
-    def __init__(self, file: IO[bytes]):
-        self._file = file
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        found = self._file.read(len(buffer))
-        buffer[: len(found)] = found
-        return len(found)
+        if self._folder is not None:
+            self._folder.cleanup()
 
 
 def looked_at(
@@ -130,39 +108,36 @@ def as_text(opened: Callable[[], IO[bytes]], encoding: str) -> io.TextIOWrapper:
 
 def _encoding(path: str | Path, opened: Callable[[], IO[bytes]], notes: list[str]) -> str:
     with opened() as file:
-        chunk = file.read(1 << 20) or b""
-        wide = chunk.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-        encoding = "utf-16" if wide else "utf-8-sig"
-        decoder = codecs.getincrementaldecoder(encoding)()
-        known = True
-        while chunk:
-            if not wide and b"\0" in chunk:
-                raise Refused(f"{path}: holds NUL bytes, so it is binary and no CSV file")
-            if known:
-                try:
-                    if "\0" in decoder.decode(chunk):
-                        raise Refused(f"{path}: holds NUL characters, so it is no CSV file")
-                except UnicodeDecodeError:
-                    known = False
-            chunk = file.read(1 << 20) or b""
-        try:
-            decoder.decode(b"", final=known)
-        except UnicodeDecodeError:
-            known = False
-    if known:
-        return encoding
+        start = file.read(2)
+    wide = start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    if _decodes(path, opened, "utf-16" if wide else "utf-8-sig", nul=not wide):
+        return "utf-16" if wide else "utf-8-sig"
     if wide:
         raise Refused(f"{path}: begins as UTF-16 text but is damaged")
-    with opened() as file:
-        try:
-            decoder = codecs.getincrementaldecoder("cp1252")()
-            while chunk := file.read(1 << 20):
-                decoder.decode(chunk)
-            other = "cp1252"
-        except UnicodeDecodeError:
-            other = "latin-1"
+    other = "cp1252" if _decodes(path, opened, "cp1252") else "latin-1"
     notes.append(f"{path}: is not UTF-8, read as {other}; accents may be wrong")
     return other
+
+
+def _decodes(
+    path: str | Path, opened: Callable[[], IO[bytes]], encoding: str, nul: bool = False
+) -> bool:
+    """Whether all of the file is text in this encoding; NUL means that it is no text at all."""
+    decoder, fits = codecs.getincrementaldecoder(encoding)(), True
+    with opened() as file:
+        while chunk := file.read(1 << 20):
+            if nul and b"\0" in chunk:
+                raise Refused(f"{path}: holds NUL bytes, so it is binary and not a CSV file")
+            try:
+                if fits and "\0" in decoder.decode(chunk):
+                    raise Refused(f"{path}: holds NUL characters, so it is not a CSV file")
+            except UnicodeDecodeError:
+                fits = False
+    try:
+        decoder.decode(b"", final=fits)
+    except UnicodeDecodeError:
+        return False
+    return fits
 
 
 # -- rows

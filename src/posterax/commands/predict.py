@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Annotated, Any
 
-import typer
+from typer import Option
 
 from . import Refused, one_line_errors, say
+from .options import AsJson, Data, Force, Model, Quiet
 
 __all__ = ["load_estimator", "predict", "predict_table", "tell_new"]
 
@@ -65,8 +66,8 @@ def predict_table(
         X = _inputs(estimator, block, data)
         if columns is not None:
             counts += columns.look(X)
-        found = _answers(estimator, X, level, samples)
-        yield _beside(kept, found)
+        answers = _answers(estimator, X, level, samples)
+        yield _beside(kept, answers)
     card = getattr(estimator, "card_", {})
     for name in (card.get("target"), card.get("settings", {}).get("weight")):
         counts.pop(("extra", str(name)), None)
@@ -81,13 +82,13 @@ def load_estimator(model: str | Path) -> Any:
 
     if Path(model).is_dir():
         raise Refused(f"{model}: is a directory, not a model")
-    found = files.load(model)
-    if not isinstance(found, BayesianEstimator):
+    estimator = files.load(model)
+    if not isinstance(estimator, BayesianEstimator):
         raise Refused(
-            f"{model}: holds a {type(found).__name__} posterior, which knows no table; "
-            "px.load(path).predict(x) in Python answers for it"
+            f"{model}: holds a {type(estimator).__name__} posterior without a table's columns; "
+            "use px.load(path).predict(x) in Python"
         )
-    return found
+    return estimator
 
 
 def tell_new(counts: Counter[tuple[str, str]], kinds: dict[str, str]) -> list[str]:
@@ -103,7 +104,7 @@ def tell_new(counts: Counter[tuple[str, str]], kinds: dict[str, str]) -> list[st
         "category": "counts as a rare text, or as none of the known ones",
         "boolean": "the fit's more frequent value stands in",
     }
-    found = []
+    lines = []
     for (what, name), count in sorted(counts.items()):
         if what not in words:
             continue
@@ -112,44 +113,32 @@ def tell_new(counts: Counter[tuple[str, str]], kinds: dict[str, str]) -> list[st
         if what == "gap":
             cells += ","
             rest += instead.get(kinds.get(name, ""), "the fit's median stands in")
-        found.append(f"column {name!r}: {cells} {rest}")
+        lines.append(f"column {name!r}: {cells} {rest}")
     extra = sorted(name for what, name in counts if what == "extra")
     if extra:
         shown = ", ".join(map(repr, extra[:5])) + (", …" if len(extra) > 5 else "")
-        found.append(f"the model does not use {shown}")
-    return found
+        lines.append(f"the model does not use {shown}")
+    return lines
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="A model of posterax fit.")],
-    data: Annotated[str, typer.Argument(help="A CSV or Parquet file; - is standard input.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="A CSV file (default: standard output).")
-    ] = None,
-    level: Annotated[
-        float, typer.Option(help="Mass of the interval from low to high, in regression.")
-    ] = 0.9,
-    samples: Annotated[
-        int | None, typer.Option(min=1, help="Posterior draws (default: the model's own).")
-    ] = None,
-    keep: Annotated[
-        str | None, typer.Option(help="Columns of DATA to put before the predictions: a,b,c.")
-    ] = None,
-    all_columns: Annotated[
-        bool, typer.Option("--all-columns", help="Keep all columns of DATA.")
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Write over a file that holds no predictions.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON list instead of CSV.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No notes.")] = False,
+    model: Model,
+    data: Data,
+    out: Annotated[Path | None, Option("--out", "-o", help="CSV file (default: stdout).")] = None,
+    level: Annotated[float, Option(help="Probability inside low to high, in regression.")] = 0.9,
+    samples: Annotated[int | None, Option(min=1, help="Posterior draws.")] = None,
+    keep: Annotated[str | None, Option(help="Columns of DATA to put in front: a,b,c.")] = None,
+    all_columns: Annotated[bool, Option("--all-columns", help="Put all of them in front.")] = False,
+    force: Force = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
     """Predict new rows: mean, deviation and its parts, and an interval, or class probabilities.
 
-    Regression gives mean, std, epistemic_std (what more data would cure), aleatoric_std (noise),
-    low and high. Classes give predicted, its probability, epistemic and aleatoric parts of the
-    entropy (in nats) and p_CLASS for each class. Kept columns are the text of the file; what a
-    spreadsheet would run as a formula gets a ' in front.
+    Regression gives mean, std, epistemic_std (what more data would reduce), aleatoric_std (noise),
+    low and high. Classes give predicted, its probability, the epistemic and aleatoric parts of the
+    entropy (in nats) and p_CLASS for each class. Kept columns are the text of the file; text that
+    a spreadsheet would run as a formula gets a ' in front.
     """
     from .writing import atomic_file, check_out
 
@@ -204,19 +193,19 @@ def _answers(estimator: Any, X: Any, level: float, samples: int | None) -> Any:
         probabilities = predictive.mean.astype(np.float64)
         probabilities /= probabilities.sum(axis=1, keepdims=True)
         best = probabilities.argmax(axis=1)
-        found = {
+        answers = {
             "predicted": estimator.classes_[best],
             "probability": probabilities.max(axis=1),
             "epistemic": predictive.epistemic,
             "aleatoric": predictive.aleatoric,
         }
         for i, label in enumerate(estimator.classes_.tolist()):
-            found[f"p_{label}"] = probabilities[:, i]
-        return pd.DataFrame(found)
+            answers[f"p_{label}"] = probabilities[:, i]
+        return pd.DataFrame(answers)
     if np.ndim(predictive.mean) != 1:
         raise Refused("the model predicts several targets at once; use it from Python")
     low, high = predictive.interval(level)
-    found = {
+    answers = {
         "mean": predictive.mean,
         "std": predictive.std,
         "epistemic_std": np.sqrt(predictive.epistemic),
@@ -224,18 +213,18 @@ def _answers(estimator: Any, X: Any, level: float, samples: int | None) -> Any:
         "low": low,
         "high": high,
     }
-    return pd.DataFrame({name: np.asarray(v, np.float64) for name, v in found.items()})
+    return pd.DataFrame({name: np.asarray(v, np.float64) for name, v in answers.items()})
 
 
-def _beside(kept: Any, found: Any) -> Any:
+def _beside(kept: Any, answers: Any) -> Any:
     """Kept columns, then predictions; a kept one of the same name is marked as input."""
     import pandas as pd
 
     from .writing import safe_text
 
-    names = {name: f"{name} (input)" for name in kept.columns if name in set(found.columns)}
+    names = {name: f"{name} (input)" for name in kept.columns if name in set(answers.columns)}
     kept = kept.rename(columns=names).reset_index(drop=True)
-    both = pd.concat([kept, found], axis=1)
+    both = pd.concat([kept, answers], axis=1)
     for name in both.columns:
         if not pd.api.types.is_numeric_dtype(both[name].dtype):
             both[name] = both[name].astype(object).map(safe_text, na_action="ignore")

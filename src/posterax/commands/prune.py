@@ -5,11 +5,13 @@ import re
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from . import Refused, one_line_errors, say
+from .options import AsJson, Force, Model, OtherTarget, OutModel
 
 FRACTION = 0.75  # where nothing is said
+SHARE = f"Share of the weights to remove (default {FRACTION})."
 EXAMPLES = """Examples:
 
 posterax prune house.px --out small.px
@@ -20,32 +22,16 @@ posterax prune house.px --out small.px --tolerance 0.01 --data validation.csv"""
 
 
 def prune(
-    model: Annotated[Path, typer.Argument(help="A model file of posterax fit, or px save.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where the smaller model goes.")],
-    fraction: Annotated[
-        float | None,
-        typer.Option(min=0, max=1, help=f"Share of the weights to remove (default {FRACTION})."),
-    ] = None,
-    threshold_db: Annotated[
-        float | None, typer.Option(help="Remove weights with 10 log₁₀(|μ|/σ) below this.")
-    ] = None,
-    tolerance: Annotated[
-        float | None,
-        typer.Option(min=0, help="Remove as many as cost so many nats a row on --data."),
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="Rows the model was not fitted to: scores before and after.")
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option("--target", "-t", help="Their target (default: the model's own).")
-    ] = None,
-    by_magnitude: Annotated[
-        bool, typer.Option("--by-magnitude", help="By |μ| alone, as point estimates need.")
-    ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that is no model.")] = (
-        False
-    ),
-    as_json: Annotated[bool, typer.Option("--json", help="JSON in place of text.")] = False,
+    model: Model,
+    out: OutModel,
+    fraction: Annotated[float | None, Option(min=0, max=1, help=SHARE)] = None,
+    threshold_db: Annotated[float | None, Option(help="Least 10 log₁₀(|μ|/σ) to stay.")] = None,
+    tolerance: Annotated[float | None, Option(min=0, help="Nats a row lost on --data.")] = None,
+    data: Annotated[Path | None, Option(help="Other rows, to score before and after.")] = None,
+    target: OtherTarget = None,
+    by_magnitude: Annotated[bool, Option("--by-magnitude", help="Rank weights by |μ|.")] = False,
+    force: Force = False,
+    as_json: AsJson = False,
 ) -> None:
     """Remove the weights with the lowest signal-to-noise ratio |μ|/σ.
 
@@ -68,15 +54,15 @@ def prune(
         how: dict[str, Any] = {"threshold": threshold_db, "tolerance": tolerance}
         how["fraction"] = FRACTION if not named else fraction
         notes: list[str] = []
-        found = _pruned(model, out, how, data, target, by_magnitude, notes)
+        about = _pruned(model, out, how, data, target, by_magnitude, notes)
         for note in notes:
             say(note)
         if as_json:
             from .showing import print_json
 
-            print_json(found)
+            print_json(about)
         else:
-            _show(found)
+            _show(about)
 
 
 def _pruned(
@@ -88,57 +74,64 @@ def _pruned(
     by_magnitude: bool,
     notes: list[str],
 ) -> dict[str, Any]:
+    """Write the smaller model, and tell what it is."""
     from ..files.saved import load
     from ..posteriors import Draws, GaussianMixture
     from ..pruning import compact, report
 
     held = load(model)
     estimator = hasattr(held, "posterior_")
-    before, rows = (held.posterior_ if estimator else held), None
-    if data is not None:
-        from .facts import table_for
-
-        card = getattr(held, "card_", {})
-        X, y, weight = table_for(held, data, target or card.get("target"), notes)
-        if y is None:
-            raise Refused("--target: name the column of --data that the model predicts", 2)
-        rows = (X, y, weight)
-        if how["tolerance"] is not None:
-            how["validation"] = _validation(held, X, y)
+    before = held.posterior_ if estimator else held
+    rows = None if data is None else _rows(held, data, target, notes)
+    if rows is not None and how["tolerance"] is not None:
+        how["validation"] = _validation(held, *rows[:2])
     if isinstance(before, GaussianMixture | Draws):
         notes.append(
-            "its members or draws have different weights, so that few are small in all of them: "
+            "members or draws have different weights, so few weights are small in all of them: "
             "one Gaussian (posterax fit --method ivon) can lose far more"
         )
-    pruned = _without(before, by_magnitude, how)
+    small = pruned = _without(before, by_magnitude, how)
     if pruned.record.settings["pruning"].get("fraction") == 0:
         notes.append("no weight could be removed within the tolerance")
     try:
-        pruned = compact(pruned)
+        small = pruned = compact(pruned)
     except ValueError as error:
         notes.append(f"sparse, with all its units: {_reason(error)}")
-    small = pruned
     if estimator:
         small = copy.copy(held)
         small.posterior_ = pruned
         if hasattr(held, "card_"):
             small.card_ = _card(held.card_, pruned, notes)
-    found = report(pruned)
-    told: dict[str, Any] = {"model": str(model), "out": str(out)}
-    told["weights"] = {"before": sum(found.sizes.values()), "kept": sum(found.kept.values())}
-    told["removed"] = found.fraction
-    told["arrays"] = {n: {"before": found.sizes[n], "kept": found.kept[n]} for n in found.sizes}
-    told["hidden_units"] = found.widths
-    told["settings"] = found.settings
-    told["search"] = found.curve
+    about = report(pruned)
+    told: dict[str, Any] = {
+        "model": str(model),
+        "out": str(out),
+        "weights": {"before": sum(about.sizes.values()), "kept": sum(about.kept.values())},
+        "removed": about.fraction,
+        "arrays": {n: {"before": about.sizes[n], "kept": about.kept[n]} for n in about.sizes},
+        "hidden_units": about.widths,
+        "settings": about.settings,
+        "search": about.curve,
+    }
     if rows is not None:
         from .scoring import score
 
-        told["rows"] = len(rows[1])
-        told["scores"] = {"before": score(held, *rows), "after": score(small, *rows)}
+        both = {"before": score(held, *rows), "after": score(small, *rows)}
+        told |= {"rows": len(rows[1])}
+        told["scores"] = {when: scored.intervals() for when, scored in both.items()}
     small.save(out)
     told["bytes"] = {"before": model.stat().st_size, "after": out.stat().st_size}
     return told
+
+
+def _rows(held: Any, data: Path, target: str | None, notes: list[str]) -> tuple[Any, ...]:
+    """Inputs, targets and weights of the table to score on."""
+    from .facts import table_for
+
+    X, y, weight = table_for(held, data, target or getattr(held, "card_", {}).get("target"), notes)
+    if y is None:
+        raise Refused("--target: name the column of --data that the model predicts", 2)
+    return X, y, weight
 
 
 def _without(posterior: Any, by_magnitude: bool, how: dict[str, Any]) -> Any:
@@ -172,50 +165,43 @@ def _validation(held: Any, X: Any, y: Any) -> tuple[Any, Any]:
 
 
 def _card(card: dict[str, Any], pruned: Any, notes: list[str]) -> dict[str, Any]:
-    """The facts of the whole model, of which its scores no longer hold."""
+    """The facts of the model before pruning, without its scores, which no longer hold."""
     from .writing import plain
 
-    kept = {k: v for k, v in card.items() if k not in ("scores", "baseline", "held_out")}
+    scores = ("scores", "baseline", "chance", "held_out")
+    kept = {k: v for k, v in card.items() if k not in scores}
     if "scores" in card:
-        notes.append("the file's held-out scores were the whole model's, and are left out")
+        notes.append("the held-out scores were those of the model before pruning; they are removed")
     about = {k: v for k, v in pruned.record.settings["pruning"].items() if k != "sizes"}
     return kept | {"pruned": plain(about)}
 
 
-def _show(found: dict[str, Any]) -> None:
+def _show(about: dict[str, Any]) -> None:
     from .._util.tree import human_bytes
+    from ..metrics.evaluate import number
+    from ..metrics.evaluate import table as score_rows
+    from .scoring import stored
     from .showing import console, table, words
 
-    arrays = {**found["arrays"], "all": found["weights"]}
+    arrays = {**about["arrays"], "all": about["weights"]}
     rows = [
         [n, f"{a['before']:,}", f"{a['kept']:,}", f"{1 - a['kept'] / max(a['before'], 1):.1%}"]
         for n, a in arrays.items()
     ]
-    sizes = [human_bytes(found["bytes"][when]) for when in ("before", "after")]
+    sizes = [human_bytes(about["bytes"][when]) for when in ("before", "after")]
     caption = f"file: {sizes[0]} → {sizes[1]}"
-    if found["hidden_units"]:
-        caption += "\nhidden units: " + " → ".join(map(words, found["hidden_units"]))
+    if about["hidden_units"]:
+        caption += "\nhidden units: " + " → ".join(map(words, about["hidden_units"]))
     page = console()
     page.print(table("Weights", ("array", "before", "kept", "removed"), rows, caption))
-    if "scores" in found:
-        before, after = found["scores"]["before"], found["scores"]["after"]
+    if "scores" in about:
+        before, after = (stored({"scores": about["scores"][when]}) for when in ("before", "after"))
         rows = [
-            [
-                name.replace("_", " "),
-                words(before[name][0]),
-                words(after[name][0]),
-                _ends(after[name]),
-            ]
-            for name in before
+            [title, number(name, before[name].value), value, ends]
+            for name, (title, value, ends, _) in zip(after, score_rows(after), strict=True)
         ]
         page.print()
-        title = f"Scores on {found['rows']:,} rows"
-        page.print(table(title, ("", "before", "after", "95 % interval, after"), rows))
+        title = f"Scores on {about['rows']:,} rows"
+        page.print(table(title, ("score", "before", "after", "95 % interval, after"), rows))
     page.print()
-    page.print(found["out"], soft_wrap=True)
-
-
-def _ends(score: tuple[float, float, float]) -> str:
-    from .showing import words
-
-    return f"{words(score[1])} to {words(score[2])}" if score[1] == score[1] else ""
+    page.print(about["out"], soft_wrap=True)

@@ -226,7 +226,7 @@ def _parquet_blocks(path: str | Path, rows: int | None, least: int) -> Iterator[
                 _check_numbers(path, block, 0)
                 yield block
     except (pa.ArrowException, OSError) as error:
-        raise Refused(f"{path}: not a whole Parquet file ({error})") from None
+        raise Refused(f"{path}: not a complete Parquet file ({error})") from None
 
 
 def _check_cells(path: str | Path, frame: pd.DataFrame) -> None:

@@ -1,134 +1,55 @@
-"""How well an estimator does on rows it has not seen, with intervals."""
+"""An estimator scored on the rows of a table, by ``px.metrics.evaluate``."""
 
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from .. import metrics
-from ..diagnostics import chance as _chance
+from ..metrics.evaluate import QUICK, Evaluation, Score, evaluate
+from ..tables.base import BayesianEstimator
 from . import Refused
 
-__all__ = ["LEVEL", "Scores", "baseline", "by_chance", "labels", "score"]
 
-Scores = dict[str, tuple[float, float, float]]  # value, and the ends of its 95 % interval, or NaN
-LEVEL = 0.9  # of the interval whose coverage is counted
-RESAMPLES = 500
-SHARES = ("coverage", "error")
-
-
-def score(estimator: Any, X: Any, y: Any, weight: Any = None, *, seed: int = 0) -> Scores:
-    """Scores by name, each with a 95 % interval.
-
-    Of shares that is Wilson's, of other means the percentiles of resampled rows. The calibration
-    error has none, since it is larger in every resample: ``by_chance`` has what to compare it with.
-
-    Regression: ``nll``, ``rmse``, ``mae``, ``coverage`` of the 90 % interval and its mean
-    ``width``, ``calibration_error``, the root of ``px.metrics.quantile_calibration_error``, so that
-    it is in units of probability. Classes: ``nll``, ``error``, ``brier``,
-    ``calibration_error`` (expected calibration error).
-    """
-    weight = np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
-    each = (
-        _classes(estimator, X, y) if hasattr(estimator, "classes_") else _numbers(estimator, X, y)
-    )
-    n = len(y)
-    value = each(np.arange(n), weight)
-    random = np.random.default_rng(seed)
-    rounds = int(np.clip(2_000_000 / n, 50, RESAMPLES))
-    drawn: dict[str, list[float]] = {name: [] for name in value}
-    for _ in range(rounds):
-        rows = random.integers(n, size=n)
-        if not np.any(weight[rows]):
-            continue
-        for name, found in each(rows, weight[rows]).items():
-            drawn[name].append(found)
-    scores: Scores = {}
-    for name, v in value.items():
-        low, high = np.quantile(drawn[name], [0.025, 0.975])
-        if name in SHARES:
-            low, high = _chance.wilson(v, _chance.effective(weight))
-        elif name == "calibration_error":
-            low = high = np.nan
-        scores[name] = float(v), float(low), float(high)
-    return scores
-
-
-def by_chance(estimator: Any, X: Any, weight: Any = None) -> dict[str, float]:
-    """The calibration error that a calibrated model stays below in 95 % of cases."""
-    weight = np.ones(len(X)) if weight is None else np.asarray(weight, np.float64)
+def score(
+    estimator: BayesianEstimator,
+    X: ArrayLike,
+    y: ArrayLike,
+    weight: ArrayLike | None = None,
+    *,
+    train_y: ArrayLike | None = None,
+    train_weight: ArrayLike | None = None,
+    seed: int = 0,
+) -> Evaluation:
+    """Scores of rows, beside a baseline that knows ``train_y`` (default: ``y`` itself)."""
     if hasattr(estimator, "classes_"):
-        return {"calibration_error": _chance.of_classes(estimator.predict_proba(X), weight)}
-    return {"calibration_error": _chance.of_quantiles(_chance.effective(weight))}
+        forecast, y = estimator.predict_proba(X), labels(estimator.classes_, y)
+        train_y = None if train_y is None else labels(estimator.classes_, train_y)
+    else:
+        forecast, y = estimator.predictive(X), np.asarray(y, np.float64)
+    return evaluate(
+        forecast, y, weight, train_y=train_y, train_weight=train_weight, only=QUICK, seed=seed
+    )
 
 
-def baseline(y: Any, y_new: Any, weight: Any = None, weight_new: Any = None) -> dict[str, float]:
-    """What is reached without looking at the inputs: by mean and deviation, or frequencies."""
-    y, y_new = np.asarray(y), np.asarray(y_new)
-    weight = np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
+def stored(card: dict[str, Any]) -> dict[str, Score]:
+    """The scores of a model's card; older ones lack some baselines."""
+    base, chance = card.get("baseline", {}), card.get("chance", {})
 
-    def average(values: Any) -> float:
-        return float(np.average(values, weights=weight_new))
+    def number(value: float | None) -> float:  # JSON has null for what is not finite
+        return float("nan") if value is None else value
 
-    if y.dtype.kind == "f":
-        mean = np.average(y, weights=weight)
-        std = np.sqrt(np.average((y - mean) ** 2, weights=weight))
-        error = y_new - mean
-        nll = average(0.5 * (error / std) ** 2) + np.log(std * np.sqrt(2 * np.pi))
-        return {"nll": float(nll), "rmse": average(error**2) ** 0.5}
-    names, place = np.unique(y.astype(str), return_inverse=True)
-    counts = np.bincount(place, weight)
-    known = dict(zip(names.tolist(), _chance.shares(counts).tolist(), strict=True))
-    likely = [known[str(label)] for label in y_new.astype(str)]  # ``score`` refuses other labels
-    common = names[np.argmax(counts)]
-    return {"nll": -average(np.log(likely)), "error": average(y_new.astype(str) != common)}
+    return {
+        name: Score(number(value), number(low), number(high), number(base.get(name)),
+                    chance.get(name))
+        for name, (value, low, high) in card["scores"].items()
+    }  # fmt: skip
 
 
-def labels(classes: np.ndarray, y: Any) -> np.ndarray:
-    """Labels as 0 … K−1; one the estimator has not seen is refused."""
+def labels(classes: np.ndarray, y: ArrayLike) -> np.ndarray:
+    """Labels as 0 … K−1; one that was not fitted is refused."""
     known = {label: i for i, label in enumerate(classes.tolist())}
-    unseen = [label for label in np.asarray(y).tolist() if label not in known]
+    given = np.asarray(y).tolist()
+    unseen = [label for label in given if label not in known]
     if unseen:
         raise Refused(f"the class {unseen[0]!r} is not among those fitted: {classes.tolist()[:20]}")
-    return np.array([known[label] for label in np.asarray(y).tolist()], dtype=np.int64)
-
-
-def _numbers(estimator: Any, X: Any, y: Any) -> Any:
-    y = np.asarray(y, np.float64)
-    predictive = estimator.predictive(X)
-    surprise, below = -np.asarray(predictive.log_prob(y), np.float64), np.asarray(predictive.cdf(y))
-    error = np.asarray(predictive.mean, np.float64) - y
-    low, high = predictive.interval(LEVEL)
-    inside = (low <= y) & (y <= high)
-    edges = np.linspace(0, 1, 101)
-
-    def each(rows: np.ndarray, weight: np.ndarray) -> dict[str, float]:
-        mean = lambda values: float(np.average(values[rows], weights=weight))  # noqa: E731
-        share = np.histogram(below[rows], edges, weights=weight)[0].cumsum()[:-1] / weight.sum()
-        return {
-            "nll": mean(surprise),
-            "rmse": mean(error**2) ** 0.5,
-            "mae": mean(np.abs(error)),
-            "coverage": mean(inside),
-            "width": mean(high - low),
-            "calibration_error": float(np.sqrt(np.mean((share - edges[1:-1]) ** 2))),
-        }
-
-    return each
-
-
-def _classes(estimator: Any, X: Any, y: Any) -> Any:
-    truth = labels(estimator.classes_, y)
-    probabilities = estimator.predict_proba(X)
-    right = probabilities.argmax(axis=1) == truth
-    surprise = -np.log(np.maximum(probabilities[np.arange(len(truth)), truth], 1e-300))
-
-    def each(rows: np.ndarray, weight: np.ndarray) -> dict[str, float]:
-        given = probabilities[rows], truth[rows]
-        return {
-            "nll": float(np.average(surprise[rows], weights=weight)),
-            "error": float(np.average(~right[rows], weights=weight)),
-            "brier": metrics.brier_score(*given, weight=weight),
-            "calibration_error": metrics.expected_calibration_error(*given, weight=weight),
-        }
-
-    return each
+    return np.array([known[label] for label in given], dtype=np.int64)

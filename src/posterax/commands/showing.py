@@ -52,6 +52,15 @@ def table(
     return made
 
 
+def score_table(title: str, card: dict[str, Any], caption: str = "") -> Table:
+    """The scores of a model's card with their intervals and baselines."""
+    from ..metrics.evaluate import table as rows
+    from .scoring import stored
+
+    heads = ("score", "value", "95 % interval", "baseline")
+    return table(title, heads, rows(stored(card)), caption)
+
+
 def pairs(title: str, facts: dict[str, Any]) -> Table:
     """Names and what they are, one a line; a name without a value is left out."""
     made = Table(box=None, show_header=False, show_edge=False, padding=(0, 2, 0, 0))

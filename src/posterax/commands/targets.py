@@ -1,17 +1,19 @@
-"""The target of a table: found, taken out, and recognised as numbers or as classes."""
+"""The target of a table: taken out, and recognised as numbers or as classes."""
 
 import difflib
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Literal, NamedTuple
+from pathlib import Path
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from ..tables.cells import as_dates, as_numbers, texts
 from . import Refused
 
-__all__ = ["Parts", "Task", "as_labels", "counted", "found", "recognise_task", "split_target"]
+__all__ = ["Parts", "Task", "as_labels", "column_name", "counted", "recognise_task", "split_target"]
 
 Task = Literal["regression", "classification"]
 LEAST_ROWS = 10
@@ -30,7 +32,7 @@ class Parts(NamedTuple):
 
 
 def recognise_task(
-    y: Any, asked: str | None = None, lines: Sequence[int] | None = None
+    y: ArrayLike, asked: str | None = None, lines: Sequence[int] | None = None
 ) -> tuple[Task, str]:
     """Regression or classification, and why; ``asked`` decides where it is given.
 
@@ -63,7 +65,7 @@ def recognise_task(
             f"the target has {len(values):,} different values in {len(y):,} rows: too many for "
             "classes"
             + ("" if text else "; --task regression treats them as numbers")
-            + (f", and no numbers, since {stray}" if stray else "")
+            + (f", and not numbers, since {stray}" if stray else "")
         )
     if asked:
         return "classification", "--task says so"
@@ -79,7 +81,7 @@ def _stray(y: np.ndarray, lines: Sequence[int] | None) -> str:
     if not 0 < len(odd) <= len(y) / 10 or len(y) < 10:
         return ""
     where = f"row {odd[0] + 1}" if lines is None else f"line {lines[odd[0]]}"
-    return f"{cells.iloc[odd[0]][:40]!r} in {where} is no number"
+    return f"{cells.iloc[odd[0]][:40]!r} in {where} is not a number"
 
 
 def _classes(y: np.ndarray, values: np.ndarray) -> bool:
@@ -109,7 +111,7 @@ def split_target(
         scoring: the rows are not to be learned from, so that one is enough.
     """
     unused = list_of_names(frame, ignore, "--ignore")
-    target = found(frame, target, "--target")
+    target = column_name(frame, target, "--target")
     notes = []
     dropped = [target, *unused]
     column = frame[target]
@@ -120,7 +122,7 @@ def split_target(
         rows = counted(int(missing.sum()), "row has", "rows have")
         left = "is" if missing.sum() == 1 else "are"
         notes.append(f"{rows} no {target!r} and {left} left out")
-    weight = None if weight is None else found(frame, weight, "--weight")
+    weight = None if weight is None else column_name(frame, weight, "--weight")
     if target in unused or weight == target:
         raise Refused(f"{target!r} is the target: it cannot be ignored or be the weight", 2)
     weights = None
@@ -141,7 +143,23 @@ def split_target(
     return Parts(X, y, weights, notes, int(missing.sum()))
 
 
-def found(frame: pd.DataFrame, name: str, option: str) -> str:
+def rows_to_score(
+    frame: pd.DataFrame,
+    path: str | Path,
+    target: str,
+    weight: str | None,
+    classes: ArrayLike | None,
+) -> Parts:
+    """Rows of another table with targets as the fitted ones: labels of ``classes``, or numbers."""
+    parts = split_target(frame, target, weight=weight, scoring=True)
+    if classes is not None:
+        return parts._replace(y=as_labels(parts.y, classes))
+    if parts.y.dtype == object:
+        raise Refused(f"{path}: its target holds {str(parts.y[0])[:40]!r}, not a number")
+    return parts
+
+
+def column_name(frame: pd.DataFrame, name: str, option: str) -> str:
     """A column's name, as it was asked for, or the only one that differs in case or spaces."""
     names = [str(known) for known in frame.columns]
     if name in names:
@@ -161,9 +179,9 @@ def in_full(
 ) -> tuple[str, list[str] | None, str | None]:
     """The names that target, columns to ignore and weight have in the table."""
     return (
-        found(frame, target, "--target"),
+        column_name(frame, target, "--target"),
         list_of_names(frame, ignore, "--ignore") or None,
-        None if weight is None else found(frame, weight, "--weight"),
+        None if weight is None else column_name(frame, weight, "--weight"),
     )
 
 
@@ -172,9 +190,9 @@ def list_of_names(frame: pd.DataFrame, names: str | list[str] | None, option: st
     if names is None:
         return []
     if isinstance(names, str):
-        whole = names in map(str, frame.columns)
-        names = [names] if whole else [name.strip() for name in names.split(",") if name.strip()]
-    return [found(frame, name, option) for name in names]
+        one = names in map(str, frame.columns)
+        names = [names] if one else [name.strip() for name in names.split(",") if name.strip()]
+    return [column_name(frame, name, option) for name in names]
 
 
 def counted(count: int, one: str, many: str) -> str:
@@ -188,7 +206,7 @@ def counted(count: int, one: str, many: str) -> str:
     return f"{count:,} {one if count == 1 else many}"
 
 
-def as_labels(y: np.ndarray, classes: Any) -> np.ndarray:
+def as_labels(y: np.ndarray, classes: ArrayLike) -> np.ndarray:
     """Labels of another file as those that were fitted: there 1, 1.0 and "1" may be the same.
 
     Example:
@@ -202,9 +220,9 @@ def as_labels(y: np.ndarray, classes: Any) -> np.ndarray:
         known.setdefault(str(label), label)
         with suppress(ValueError):
             known.setdefault(float(label), label)
-    found = [known.get(label, known.get(str(label), label)) for label in y.tolist()]
-    seen = set(known.values()) >= set(found)
-    return np.array(found, dtype=np.asarray(classes).dtype if seen else object)
+    labels = [known.get(label, known.get(str(label), label)) for label in y.tolist()]
+    fitted = set(known.values()) >= set(labels)
+    return np.array(labels, dtype=np.asarray(classes).dtype if fitted else object)
 
 
 def _values(column: pd.Series, name: str, notes: list[str]) -> np.ndarray:
@@ -213,13 +231,12 @@ def _values(column: pd.Series, name: str, notes: list[str]) -> np.ndarray:
         return column.to_numpy(dtype=bool)
     if isinstance(column.dtype, pd.CategoricalDtype):
         column = column.astype(object)
-    if pd.api.types.is_datetime64_any_dtype(column.dtype):
+    text = not pd.api.types.is_numeric_dtype(column.dtype)
+    if pd.api.types.is_datetime64_any_dtype(column.dtype) or (
+        text and as_dates(column) is not None
+    ):
         raise Refused(f"the target {name!r} holds dates: give a number, say days since the first")
-    if not pd.api.types.is_numeric_dtype(column.dtype):
-        if as_dates(column) is not None:
-            raise Refused(
-                f"the target {name!r} holds dates: give a number, say days since the first"
-            )
+    if text:
         read = as_numbers(column)
         if read is None or read.odd:
             return texts(column).to_numpy(dtype=object)
@@ -231,8 +248,8 @@ def _values(column: pd.Series, name: str, notes: list[str]) -> np.ndarray:
     if pd.api.types.is_integer_dtype(column.dtype):
         return column.to_numpy(dtype="uint64" if column.max() >= 2**63 else "int64")
     numbers = column.to_numpy(dtype=np.float64)
-    whole = np.all(numbers == np.round(numbers)) and np.all(np.abs(numbers) < 2**53)
-    return numbers.astype(np.int64) if whole else numbers
+    integers = np.all(numbers == np.round(numbers)) and np.all(np.abs(numbers) < 2**53)
+    return numbers.astype(np.int64) if integers else numbers
 
 
 def _weights(column: pd.Series, name: str) -> np.ndarray:

@@ -1,19 +1,21 @@
 """Decisions about classes: expectations are sums."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ..data import as_array, check_finite
-from ..metrics.inputs import Predictions, class_probabilities, is_predictive, labels
+from ..metrics.inputs import Forecast, class_probabilities, is_predictive, labels
 from .options import Actions, Loss, Options, is_name, losses, named_actions
 
 
-def for_classes(predictive: Predictions, loss: Loss, actions: Actions) -> Options:
+def for_classes(predictive: Forecast, loss: Loss, actions: Actions) -> Options:
     """The best column of a loss matrix, or the best action for a function."""
     one = not is_predictive(predictive) and np.ndim(predictive) == 1  # a single example
-    p = class_probabilities([predictive] if one else predictive, "predictive")
+    given: Any = [predictive] if one else predictive
+    p = class_probabilities(given, "predictive")
     p = p[0] if one else p
     matrix, named = _loss_matrix(loss, actions, p.shape[-1])
     # zero-one: 1 − p, which orders the actions as p does to the last bit that 1 − p has

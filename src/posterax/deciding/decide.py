@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from .._util.checks import whole_number
 from ..data import as_array, check_finite
-from ..metrics.inputs import Predictions, is_predictive, of_examples
+from ..metrics.inputs import Forecast, is_predictive, of_examples
 from .classes import for_classes
 from .decision import Decision
 from .options import Actions, Loss, is_name
@@ -18,7 +18,7 @@ from .values import by_name, for_values
 
 
 def decide(
-    predictive: Predictions,
+    predictive: Forecast,
     loss: Loss,
     *,
     actions: Actions = None,

@@ -1,8 +1,7 @@
 """What chance alone does to scores of so many rows: intervals of shares, levels of errors."""
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 CONFIDENCE = 0.95
 NORMAL = 1.959964  # its quantile, on both sides
@@ -11,7 +10,7 @@ REPETITIONS, BINS = 400, 15
 MOST_CELLS = 1_000_000  # drawn one by one; of more rows the sums are as good as Gaussian
 
 
-def effective(weight: Any) -> float:
+def effective(weight: ArrayLike) -> float:
     """How many equal rows weighted ones are worth (Kish): (Σ w)² / Σ w².
 
     Example:
@@ -37,7 +36,7 @@ def wilson(share: float, n: float) -> tuple[float, float]:
     return float(max(centre - reach, 0.0)), float(min(centre + reach, 1.0))
 
 
-def shares(counts: Any) -> np.ndarray:
+def shares(counts: ArrayLike) -> np.ndarray:
     """What is known of classes without inputs: their shares, none of them 0 (Laplace's rule).
 
     Example:
@@ -49,7 +48,7 @@ def shares(counts: Any) -> np.ndarray:
     return counts / counts.sum()
 
 
-def of_classes(p: Any, weight: Any = None, seed: int = 0) -> float:
+def of_classes(p: ArrayLike, weight: ArrayLike | None = None, seed: int = 0) -> float:
     """The expected calibration error that a calibrated model stays below in 95 % of cases.
 
     By drawing whether the chosen classes are right from these very probabilities.

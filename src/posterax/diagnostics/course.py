@@ -1,10 +1,10 @@
-"""Whether a training has come to rest, by what it makes small: NLL + T · KL, in nats a row."""
+"""Whether a training has converged, by its objective: NLL + T · KL, in nats a row."""
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 SHORTEST = 100  # steps: of fewer, tenths are too few to compare
 FALLING, RISING = 0.1, 0.02  # over the last tenth of the steps
@@ -35,7 +35,50 @@ class Rest(NamedTuple):
         return f"still {self.state}, by {abs(change):.2g} over {part}"
 
 
-def rest(nll: Any, kl: Any = None, temperature: float = 1.0) -> Rest:
+class Course(NamedTuple):
+    """NLL and KL of a training, in nats a row, and how much the KL weighs in its objective."""
+
+    nll: np.ndarray
+    kl: np.ndarray | None = None
+    weights: tuple[float, ...] = (1.0,)  # one, one for each member, or none if unknown
+
+    @property
+    def objective(self) -> str:
+        """What training minimises."""
+        if self.kl is None:
+            return "the NLL"
+        if not self.weights:
+            return "NLL + T · KL"
+        low, high = (f"{end(self.weights):.3g}" for end in (min, max))
+        if low == high:
+            return "NLL + KL" if low == "1" else f"NLL + {low} · KL"
+        return f"NLL + T · KL, with T from {low} to {high} for its members"
+
+    def rest(self) -> Rest:
+        """How it ended. An ensemble's terms are means over members, and so is their weight."""
+        if self.kl is None or not self.weights:
+            return rest(self.nll)
+        return rest(self.nll, self.kl, float(np.mean(self.weights)))
+
+
+def course_of(history: Mapping[str, ArrayLike], settings: Mapping[str, Any]) -> Course | None:
+    """The longest training in a history, by the settings of its record; ``None`` without one."""
+    terms = {name: np.asarray(values, np.float64) for name, values in history.items()}
+    phases = [
+        name.removesuffix("nll")
+        for name, values in terms.items()
+        if name.rpartition("/")[2] == "nll" and values.ndim == 1 and len(values) > 1
+    ]
+    if not phases:
+        return None
+    phase = max(phases, key=lambda phase: len(terms[phase + "nll"]))
+    nll, kl = terms[phase + "nll"], terms.get(phase + "kl")
+    if kl is None or kl.shape != nll.shape:
+        return Course(nll)
+    return Course(nll, kl, temperatures(settings))
+
+
+def rest(nll: ArrayLike, kl: ArrayLike | None = None, temperature: float = 1.0) -> Rest:
     """Judge the course of NLL + T · KL.
 
     Falling: by more than 0.1 nats a row over the last tenth of the steps, or 0.2 over their second
@@ -75,7 +118,7 @@ def rest(nll: Any, kl: Any = None, temperature: float = 1.0) -> Rest:
     return Rest(state, last, half)
 
 
-def fresh(kl: Any) -> np.ndarray:
+def fresh(kl: ArrayLike) -> np.ndarray:
     """A KL that is computed anew every few steps only, drawn as straight lines between those.
 
     Example:
@@ -88,29 +131,34 @@ def fresh(kl: Any) -> np.ndarray:
     return np.interp(np.arange(len(kl)), new, kl[new])
 
 
-def every(kl: Any) -> int:
+def every(kl: ArrayLike) -> int:
     """How many steps lie between new values of a KL; 1 where each step has its own."""
     kl = np.asarray(kl, np.float64)
     new = np.flatnonzero(kl[1:] != kl[:-1])
     return int(np.median(np.diff(new))) if len(new) > 2 else 1
 
 
-def temperatures(method: Any) -> Sequence[float]:
-    """Weights of the KL as a method is written: one, or one for each member of an ensemble.
+def temperatures(settings: Mapping[str, Any]) -> tuple[float, ...]:
+    """Weights of the KL by a record's settings: one, or one for each member of an ensemble.
+
+    None where the settings do not say, as in files of before ``method_settings``.
 
     Example:
         >>> from posterax.diagnostics.course import temperatures
-        >>> temperatures("BayesByBackprop()"), temperatures("BayesByBackprop(temperature=0.5)")
-        ([1.0], [0.5])
-        >>> temperatures("DeepEnsemble(inside=BayesByBackprop(), temperatures=(0.7, 0.1))")
-        [0.7, 0.1]
+        >>> temperatures({"method_settings": {"name": "IVON", "arguments": {"temperature": 0.5}}})
+        (0.5,)
+        >>> temperatures({"method": "BayesByBackprop(temperature=0.5)"})
+        ()
     """
-    text = str(method)
-    several = re.search(r"temperatures=[(\[]([^)\]]*)[)\]]", text)
-    if several:
-        return [float(part) for part in several[1].split(",") if part.strip()] or [1.0]
-    one = re.search(r"\btemperature=([\d.e+-]+)", text)
-    return [float(one[1]) if one else 1.0]
+    described = settings.get("method_settings")
+    if not described:
+        return ()
+    arguments = described["arguments"]
+    if isinstance(arguments.get("temperatures"), list):
+        return tuple(map(float, arguments["temperatures"]))
+    if isinstance(arguments.get("inside"), dict):
+        arguments = arguments["inside"]["arguments"]
+    return (float(arguments.get("temperature", 1.0)),)
 
 
 def _error(values: np.ndarray) -> float:

@@ -12,6 +12,7 @@ from .._util.tree import to_host
 from ..errors import NonFiniteError, StuckError
 from ..files.container import circumstances
 from ..infer.base import Phase
+from ..infer.describe import describe_method
 from ..posteriors import Posterior, Record
 from . import loop, resume
 from .position import all_finite
@@ -34,6 +35,7 @@ def finish(run: "Run", phase: Phase, complete: bool) -> Posterior:
     at.state = to_host(at.state)
     settings = {
         "method": repr(run.method),
+        "method_settings": describe_method(run.method),
         "steps": at.step,
         **_epochs(run),
         "batch_size": run.ready.batch_size,

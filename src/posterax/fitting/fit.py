@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
+from .._util.progress import Bar
 from ..infer.base import Method
 from ..model import Model
 from ..posteriors import Posterior
 from . import resume as again
 from .callbacks import Event
 from .prepare import Asked, prepare
-from .progress import Bar
 from .run import Run
 from .validation import Validation, check_validation
 

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from .._util.memory import explain_out_of_memory, refuse_beyond_memory
+from .._util.progress import Bar
 from .._util.tree import dtype_of, to_host, tree_bytes
 from ..files.container import pack
 from ..infer.base import Draw, History, Method, Phase
@@ -21,7 +22,6 @@ from .callbacks import Event, StopFit
 from .checkpoint import Checkpoints
 from .position import Position
 from .prepare import Prepared
-from .progress import Bar
 from .start import make_start
 from .validation import Validation, look, validation_steps
 

@@ -4,7 +4,7 @@ Every function takes a ``Predictive`` (of any method), and plain class probabili
 these say all that it needs.
 """
 
-from typing import Any
+from numpy.typing import ArrayLike
 
 from .calibration import (
     Reliability,
@@ -15,7 +15,8 @@ from .calibration import (
 )
 from .crps import crps, crps_each
 from .detection import Detection, detection, detection_by_score
-from .inputs import is_predictive
+from .evaluate import Evaluation, Score, evaluate
+from .inputs import Forecast, Weight, is_predictive
 from .intervals import (
     QuantileCalibration,
     coverage,
@@ -45,10 +46,12 @@ from .uncertainty import uncertainty_score
 __all__ = [
     "Detection",
     "ErrorRejection",
+    "Evaluation",
     "QuantileCalibration",
     "Rejection",
     "RejectionArea",
     "Reliability",
+    "Score",
     "accuracy",
     "accuracy_rejection",
     "adaptive_calibration_error",
@@ -58,6 +61,7 @@ __all__ = [
     "crps_each",
     "detection",
     "detection_by_score",
+    "evaluate",
     "expected_calibration_error",
     "interval_score",
     "maximum_calibration_error",
@@ -77,9 +81,11 @@ __all__ = [
 
 
 def summary(
-    predictive: Any, y: Any, *, level: float = 0.9, bins: int = 15, weight: Any = None
+    predictive: Forecast, y: ArrayLike, *, level: float = 0.9, bins: int = 15, weight: Weight = None
 ) -> dict[str, float]:
-    """All metrics that fit the kind of the predictive, by name.
+    """All metrics that fit the kind of the predictive, by name, as plain numbers.
+
+    ``evaluate`` gives the usual ones with intervals and a baseline.
 
     Args:
         predictive: a ``Predictive``, or class probabilities (N, K).
@@ -90,14 +96,14 @@ def summary(
 
     Example:
         >>> import posterax as px
-        >>> found = px.metrics.summary([[0.9, 0.1], [0.4, 0.6], [0.3, 0.7]], [0, 1, 0])
-        >>> {name: round(value, 3) for name, value in found.items()}
+        >>> scores = px.metrics.summary([[0.9, 0.1], [0.4, 0.6], [0.3, 0.7]], [0, 1, 0])
+        >>> {name: round(value, 3) for name, value in scores.items()}
         {'accuracy': 0.667, 'negative_log_likelihood': 0.607, 'brier_score': 0.44,
          'expected_calibration_error': 0.4, 'maximum_calibration_error': 0.7,
          'adaptive_calibration_error': 0.4, 'sharpness': 0.536, 'rejection_area': 0.722}
     """
     if is_predictive(predictive) and predictive.kind != "classification":
-        found = {
+        scores = {
             each.__name__: each(predictive, y, weight=weight)
             for each in (
                 negative_log_likelihood,
@@ -108,11 +114,11 @@ def summary(
             )
         }
         ends = predictive.interval(level)
-        found["coverage"] = coverage(ends, y, level, weight=weight)
-        found["mean_width"] = mean_width(ends, level, weight=weight)
-        found["interval_score"] = interval_score(ends, y, level, weight=weight)
+        scores["coverage"] = coverage(ends, y, level, weight=weight)
+        scores["mean_width"] = mean_width(ends, level, weight=weight)
+        scores["interval_score"] = interval_score(ends, y, level, weight=weight)
     else:
-        found = {
+        scores = {
             each.__name__: each(predictive, y, weight=weight)
             for each in (accuracy, negative_log_likelihood, brier_score)
         }
@@ -121,7 +127,7 @@ def summary(
             maximum_calibration_error,
             adaptive_calibration_error,
         ):
-            found[error.__name__] = error(predictive, y, bins=bins, weight=weight)
-    found["sharpness"] = sharpness(predictive, weight=weight)
-    found["rejection_area"] = rejection_area(predictive, y, weight=weight).area
-    return found
+            scores[error.__name__] = error(predictive, y, bins=bins, weight=weight)
+    scores["sharpness"] = sharpness(predictive, weight=weight)
+    scores["rejection_area"] = rejection_area(predictive, y, weight=weight).area
+    return scores

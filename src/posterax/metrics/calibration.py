@@ -1,11 +1,12 @@
 r"""Whether probabilities mean what they say: of those given 0.8, four of five should come true."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .._util.checks import whole_number
-from .inputs import class_labels, class_probabilities, example_weights
+from .inputs import Forecast, Weight, class_labels, class_probabilities, example_weights
 
 
 class Reliability(NamedTuple):
@@ -23,7 +24,12 @@ class Reliability(NamedTuple):
 
 
 def reliability(
-    probabilities: Any, y: Any, *, bins: int = 15, adaptive: bool = False, weight: Any = None
+    probabilities: Forecast,
+    y: ArrayLike,
+    *,
+    bins: int = 15,
+    adaptive: bool = False,
+    weight: Weight = None,
 ) -> Reliability:
     """Confidence and accuracy of the most probable class by bins of its probability.
 
@@ -69,7 +75,7 @@ def reliability(
 
 
 def expected_calibration_error(
-    probabilities: Any, y: Any, *, bins: int = 15, weight: Any = None
+    probabilities: Forecast, y: ArrayLike, *, bins: int = 15, weight: Weight = None
 ) -> float:
     r"""Σ_b n_b/n · |accuracy_b − confidence_b| over bins of the top probability (Guo et al. 2017).
 
@@ -93,7 +99,7 @@ def expected_calibration_error(
 
 
 def adaptive_calibration_error(
-    probabilities: Any, y: Any, *, bins: int = 15, weight: Any = None
+    probabilities: Forecast, y: ArrayLike, *, bins: int = 15, weight: Weight = None
 ) -> float:
     """The expected calibration error with bins that hold equally many examples.
 
@@ -111,7 +117,7 @@ def adaptive_calibration_error(
 
 
 def maximum_calibration_error(
-    probabilities: Any, y: Any, *, bins: int = 15, weight: Any = None
+    probabilities: Forecast, y: ArrayLike, *, bins: int = 15, weight: Weight = None
 ) -> float:
     """max_b |accuracy_b − confidence_b| over bins that are not empty (Guo et al. 2017).
 

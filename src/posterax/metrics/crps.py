@@ -9,15 +9,19 @@ quantiles, averaged over their levels.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
+from numpy.typing import ArrayLike
 
 from ..likelihoods import Gaussian, MultivariateGaussian
 from ..predictive import Predictive
-from .inputs import aligned, example_weights, only_values
+from ..predictive.block import Block
+from .inputs import Forecast, Weight, aligned, only_values, weighted_mean
+
+Reduction = Callable[[Block, PyTree], tuple[jax.Array]]
 
 LEVELS = 200  # of quantiles; the error for a Gaussian is below 6e-5 of its deviation
 COUNTS = 1024  # to sum at most, one by one; beyond, quantiles do
@@ -28,7 +32,7 @@ STEP = 0.75  # between places, in deviations of the narrowest Gaussian: exact to
 LIGHT = 1e-8  # weight of the samples, all together, that do not say where to look
 
 
-def crps(predictive: Any, y: Any, *, weight: Any = None) -> float:
+def crps(predictive: Forecast, y: ArrayLike, *, weight: Weight = None) -> float:
     """The mean continuous ranked probability score, in the units of y; smaller is better.
 
     That of a point prediction is its absolute error. Several targets of one example are scored
@@ -56,11 +60,10 @@ def crps(predictive: Any, y: Any, *, weight: Any = None) -> float:
         Grimit et al., The Continuous Ranked Probability Score for Circular Variables and its
         Application to Mesoscale Forecast Ensemble Verification, QJRMS 2006 (Gaussian mixtures).
     """
-    each = crps_each(predictive, y)
-    return float(np.average(each, weights=example_weights(weight, each.shape)))
+    return weighted_mean(crps_each(predictive, y), weight)
 
 
-def crps_each(predictive: Any, y: Any) -> np.ndarray:
+def crps_each(predictive: Forecast, y: ArrayLike) -> np.ndarray:
     """The score of every target, in their shape: ``crps_each(…).mean(0)`` is for each output.
 
     Exact to float precision for Gaussian likelihoods: up to 1024 posterior samples by all pairs of
@@ -82,20 +85,20 @@ def crps_each(predictive: Any, y: Any) -> np.ndarray:
         >>> px.metrics.crps_each(predictive, np.zeros((3, 2))).shape
         (3, 2)
     """
-    only_values(predictive)
+    predictive = only_values(predictive)
     y = aligned(y, predictive.mean.shape).astype(np.float64)
     reduce = _reduction(predictive)
     if reduce is None:
         return _by_quantiles(predictive, y)
     try:
-        found = _exact(predictive, y, reduce)
+        each = _exact(predictive, y, reduce)
     except NotImplementedError:  # outputs that have no distribution each, as a multinomial's
         return _by_quantiles(predictive, y)
-    wide = np.isnan(found)
-    return np.where(wide, _by_quantiles(predictive, y), found) if wide.any() else found
+    wide = np.isnan(each)
+    return np.where(wide, _by_quantiles(predictive, y), each) if wide.any() else each
 
 
-def _reduction(predictive: Any) -> Callable[..., Any] | None:
+def _reduction(predictive: Predictive) -> Reduction | None:
     """What computes it exactly, where something does."""
     if not isinstance(predictive, Predictive):
         return None
@@ -104,13 +107,13 @@ def _reduction(predictive: Any) -> Callable[..., Any] | None:
     return _of_counts if predictive.kind == "counts" else None
 
 
-def _exact(predictive: Predictive, y: np.ndarray, reduce: Callable[..., Any]) -> np.ndarray:
+def _exact(predictive: Predictive, y: np.ndarray, reduce: Reduction) -> np.ndarray:
     each = predictive._stream(reduce, predictive._inner_targets(y))[0]
     each = each.reshape(y.shape).astype(np.float64)
     return each if predictive._units is None else each * predictive._units.scale
 
 
-def _by_quantiles(predictive: Any, y: np.ndarray) -> np.ndarray:
+def _by_quantiles(predictive: Predictive, y: np.ndarray) -> np.ndarray:
     """2 ∫ pinball_q(y − Q(q)) dq, with levels close together at the ends where Q is steep."""
     u = (np.arange(LEVELS) + 0.5) / LEVELS
     levels, weights = u * u * (3 - 2 * u), u * (1 - u)
@@ -119,7 +122,7 @@ def _by_quantiles(predictive: Any, y: np.ndarray) -> np.ndarray:
     return 2 * np.average(np.maximum(q * above, (q - 1) * above), axis=0, weights=weights)
 
 
-def _of_gaussians(block: Any, extra: Any) -> Any:
+def _of_gaussians(block: Block, extra: PyTree) -> tuple[jax.Array]:
     """E|Y − y| − ½ E|Y − Y′| of a Gaussian mixture, a sum over pairs of samples."""
 
     mean, std = _moments(block)
@@ -132,7 +135,7 @@ def _of_gaussians(block: Any, extra: Any) -> Any:
     return (apart - 0.5 * block.average(jax.lax.map(pairs, (mean, std))),)
 
 
-def _of_many_gaussians(block: Any, extra: Any) -> Any:
+def _of_many_gaussians(block: Block, extra: PyTree) -> tuple[jax.Array]:
     r"""E|Y − y| − ∫ F (1 − F): what is integrated is smooth, and evenly spaced places do.
 
     The error of places h apart falls as exp(−π² σ² / h²) for the least deviation σ. NaN where
@@ -164,7 +167,7 @@ def _mean_distance(mean: jax.Array, std: jax.Array) -> jax.Array:
     return mean * jax.scipy.special.erf(at / np.sqrt(2)) + 2 * std * jax.scipy.stats.norm.pdf(at)
 
 
-def _of_counts(block: Any, extra: Any) -> Any:
+def _of_counts(block: Block, extra: PyTree) -> tuple[jax.Array]:
     """Σ_k (F(k) − 1[k ≥ y])² over where F is neither 0 nor 1; beyond, the distance to y.
 
     NaN where there are too many counts to sum.
@@ -176,7 +179,7 @@ def _of_counts(block: Any, extra: Any) -> Any:
     fits = high - low <= COUNTS
 
     def probability(k: jax.Array) -> jax.Array:
-        def one(f: jax.Array, own: Any, side: Any) -> jax.Array:
+        def one(f: jax.Array, own: PyTree, side: PyTree) -> jax.Array:
             distribution = block.likelihood.marginal(f, own, side)
             return jnp.where(distribution.support(k), jnp.exp(distribution.log_prob(k)), 0)
 
@@ -195,10 +198,10 @@ def _of_counts(block: Any, extra: Any) -> Any:
     return (jnp.where(fits, total, jnp.nan),)
 
 
-def _moments(block: Any) -> tuple[jax.Array, jax.Array]:
+def _moments(block: Block) -> tuple[jax.Array, jax.Array]:
     """Mean and deviation of y under every sample, (samples, rows, …)."""
 
-    def one(f: jax.Array, own: Any, side: Any) -> Any:
+    def one(f: jax.Array, own: PyTree, side: PyTree) -> tuple[jax.Array, jax.Array]:
         marginal = block.likelihood.marginal(f, own, side)
         return marginal.mean, jnp.sqrt(marginal.variance)
 

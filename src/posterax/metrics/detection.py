@@ -1,11 +1,11 @@
 """How well an uncertainty score tells inputs like those of the training from others."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ..data import check_finite
-from .inputs import is_predictive, plain_array
+from .inputs import Forecast, is_predictive, plain_array
 from .uncertainty import SCORES, uncertainty_score
 
 
@@ -17,7 +17,7 @@ class Detection(NamedTuple):
     aupr_in: float  # and with inside as the positives, by the negated score
 
 
-def detection(inside: Any, outside: Any, score: str = "epistemic") -> Detection:
+def detection(inside: Forecast, outside: Forecast, score: str = "epistemic") -> Detection:
     """AUROC and average precision of out-of-distribution detection by an uncertainty score.
 
     Equal scores count half in the AUROC and enter the precision together, so that the order of
@@ -50,13 +50,13 @@ def detection(inside: Any, outside: Any, score: str = "epistemic") -> Detection:
     )
 
 
-def detection_by_score(inside: Any, outside: Any) -> dict[str, Detection]:
+def detection_by_score(inside: Forecast, outside: Forecast) -> dict[str, Detection]:
     """``detection`` by every score that these predictions have.
 
     Example:
         >>> from posterax.metrics import detection_by_score
-        >>> found = detection_by_score([[0.9, 0.1], [0.8, 0.2]], [[0.6, 0.4]])
-        >>> {name: each.auroc for name, each in found.items()}
+        >>> by_score = detection_by_score([[0.9, 0.1], [0.8, 0.2]], [[0.6, 0.4]])
+        >>> {name: each.auroc for name, each in by_score.items()}
         {'total': 1.0, 'confidence': 1.0}
     """
     names: tuple[str, ...] = ("total", "confidence")
@@ -66,14 +66,11 @@ def detection_by_score(inside: Any, outside: Any) -> dict[str, Detection]:
     return {name: detection(inside, outside, name) for name in names}
 
 
-def scores_of(given: Any, name: str, score: str) -> np.ndarray:
+def scores_of(given: Forecast, name: str, score: str) -> np.ndarray:
     """The score of every example: of predictions, or as they are given."""
-    if not is_predictive(given):
-        given = plain_array(given, name)
-    if is_predictive(given) or given.ndim > 1:
+    scores = None if is_predictive(given) else plain_array(given, name)
+    if scores is None or scores.ndim > 1:
         scores = np.ravel(uncertainty_score(given, score))
-    else:
-        scores = given
     if scores.size == 0:
         raise ValueError(f"{name} holds no examples")
     check_finite(name, scores)

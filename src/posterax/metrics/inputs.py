@@ -1,6 +1,6 @@
 """What a metric is given: predictives or plain arrays, brought to shapes that cannot broadcast."""
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,12 +11,15 @@ from ..predictive import Predictive
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
-Predictions: TypeAlias = Predictive | ArrayLike
-
 SUM_TOLERANCE = 1e-3  # probabilities in half precision sum to one within this
 
 
-def is_predictive(given: Any) -> "TypeIs[Predictive]":
+# a Predictive or what behaves like one; class probabilities; plain predictions
+Forecast = Predictive | ArrayLike
+Weight = ArrayLike | None  # of each example
+
+
+def is_predictive(given: Forecast) -> "TypeIs[Predictive]":
     """Whether it is a ``Predictive`` or behaves like one, as recalibrated ones do; not an array.
 
     Example:
@@ -28,7 +31,7 @@ def is_predictive(given: Any) -> "TypeIs[Predictive]":
     return hasattr(type(given), "log_prob") and hasattr(given, "kind")
 
 
-def plain_array(given: Any, name: str) -> np.ndarray:
+def plain_array(given: Forecast, name: str) -> np.ndarray:
     """What is no predictive as a float64 array."""
     if hasattr(type(given), "log_prob"):
         raise TypeError(
@@ -38,8 +41,8 @@ def plain_array(given: Any, name: str) -> np.ndarray:
     return np.asarray(as_array(given, name), np.float64)
 
 
-def only_values(predictive: Any) -> None:
-    """Refuse what is not a predictive of values of y."""
+def only_values(predictive: Forecast) -> Predictive:
+    """A predictive of values of y; anything else is refused."""
     if not is_predictive(predictive):
         raise TypeError(
             "this needs a predictive (posterior.predict makes one), "
@@ -47,19 +50,20 @@ def only_values(predictive: Any) -> None:
         )
     if predictive.kind == "classification":
         raise ValueError("this is for regression and counts; the predictive is of classification")
+    return predictive
 
 
-def values(given: Any, which: str = "mean") -> np.ndarray:
+def values(given: Forecast, which: str = "mean") -> np.ndarray:
     """The mean or the median of a predictive of y in float64, or plain predictions as they are."""
     if not is_predictive(given):
-        found = plain_array(given, "predictive")
-        check_finite("predictive", found)
-        return found
+        array = plain_array(given, "predictive")
+        check_finite("predictive", array)
+        return array
     only_values(given)
     return np.asarray(given.mean if which == "mean" else given.quantile(0.5), np.float64)
 
 
-def class_probabilities(given: Any, name: str = "probabilities") -> np.ndarray:
+def class_probabilities(given: Forecast, name: str = "probabilities") -> np.ndarray:
     """Class probabilities with the classes last, in float64, from a predictive or an array.
 
     Example:
@@ -89,12 +93,12 @@ def class_probabilities(given: Any, name: str = "probabilities") -> np.ndarray:
     return p / sums
 
 
-def class_labels(y: Any, p: np.ndarray) -> np.ndarray:
+def class_labels(y: ArrayLike, p: np.ndarray) -> np.ndarray:
     """Labels 0 … K−1 in the shape of ``p`` without its last axis; (N, 1) is taken as (N,)."""
     return labels(y, p.shape[:-1], p.shape[-1])
 
 
-def labels(y: Any, shape: tuple[int, ...], classes: int) -> np.ndarray:
+def labels(y: ArrayLike, shape: tuple[int, ...], classes: int) -> np.ndarray:
     """Labels 0 … K−1 in this shape."""
     y = aligned(y, shape)
     fits = (y >= 0) & (y < classes) & (y == np.floor(y))
@@ -103,7 +107,7 @@ def labels(y: Any, shape: tuple[int, ...], classes: int) -> np.ndarray:
     return y.astype(int)
 
 
-def aligned(y: Any, shape: tuple[int, ...], name: str = "y") -> np.ndarray:
+def aligned(y: ArrayLike, shape: tuple[int, ...], name: str = "y") -> np.ndarray:
     """``y`` in this shape: the same, or the same but for an axis of one at the end.
 
     Example:
@@ -118,7 +122,7 @@ def aligned(y: Any, shape: tuple[int, ...], name: str = "y") -> np.ndarray:
     return y.reshape(shape)
 
 
-def of_examples(given: Any, shape: tuple[int, ...], name: str) -> np.ndarray:
+def of_examples(given: ArrayLike, shape: tuple[int, ...], name: str) -> np.ndarray:
     """Numbers in the shape of the targets; one for each example counts for all of its targets."""
     each = np.asarray(as_array(given, name), np.float64)
     if shape and each.shape == shape[:1]:
@@ -126,14 +130,19 @@ def of_examples(given: Any, shape: tuple[int, ...], name: str) -> np.ndarray:
     return aligned(each, shape, name)
 
 
-def example_weights(weight: Any, shape: tuple[int, ...]) -> np.ndarray:
+def example_weights(weight: Weight, shape: tuple[int, ...]) -> np.ndarray:
     """Weights of examples in the shape of the targets: all 1 where none are given.
 
     One weight for each example counts for all of its targets.
     """
     if weight is None:
         return np.ones(shape)
-    weight = of_examples(weight, shape, "weight")
-    if np.any(weight < 0) or not weight.sum() > 0:
+    each = of_examples(weight, shape, "weight")
+    if np.any(each < 0) or not each.sum() > 0:
         raise ValueError("weight must be 0 or more, and not 0 everywhere")
-    return weight
+    return each
+
+
+def weighted_mean(values: np.ndarray, weight: Weight) -> float:
+    """The mean over examples and targets."""
+    return float(np.average(values, weights=example_weights(weight, values.shape)))

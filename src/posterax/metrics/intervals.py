@@ -1,15 +1,27 @@
 """Whether y falls where the predictive said it would, and how much room that took."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .._util.checks import fraction
 from ..data import as_array
-from .inputs import aligned, class_probabilities, example_weights, is_predictive, only_values
+from .inputs import (
+    Forecast,
+    Weight,
+    aligned,
+    class_probabilities,
+    example_weights,
+    is_predictive,
+    only_values,
+    weighted_mean,
+)
 
 
-def coverage(predictive: Any, y: Any, level: float = 0.9, *, weight: Any = None) -> float:
+def coverage(
+    predictive: Forecast, y: ArrayLike, level: float = 0.9, *, weight: Weight = None
+) -> float:
     """The share of targets inside the central interval of this mass; should be ``level``.
 
     Of N independent targets the share has a standard deviation of √(level (1 − level) / N) by
@@ -29,11 +41,10 @@ def coverage(predictive: Any, y: Any, level: float = 0.9, *, weight: Any = None)
     """
     low, high = _ends(predictive, level)
     y = aligned(y, low.shape)
-    inside = (low <= y) & (y <= high)
-    return float(np.average(inside, weights=example_weights(weight, inside.shape)))
+    return weighted_mean((low <= y) & (y <= high), weight)
 
 
-def mean_width(predictive: Any, level: float = 0.9, *, weight: Any = None) -> float:
+def mean_width(predictive: Forecast, level: float = 0.9, *, weight: Weight = None) -> float:
     """The mean width of the central interval of this mass, in the units of y.
 
     Of predictives that cover y as often as they say, the one with the least width is the best.
@@ -44,10 +55,12 @@ def mean_width(predictive: Any, level: float = 0.9, *, weight: Any = None) -> fl
         1.5
     """
     low, high = _ends(predictive, level)
-    return float(np.average(high - low, weights=example_weights(weight, low.shape)))
+    return weighted_mean(high - low, weight)
 
 
-def interval_score(predictive: Any, y: Any, level: float = 0.9, *, weight: Any = None) -> float:
+def interval_score(
+    predictive: Forecast, y: ArrayLike, level: float = 0.9, *, weight: Weight = None
+) -> float:
     r"""Width plus a penalty for what falls outside, in the units of y; smaller is better.
 
         (u − l) + 2/α · max(l − y, 0) + 2/α · max(y − u, 0),  α = 1 − level
@@ -73,11 +86,10 @@ def interval_score(predictive: Any, y: Any, level: float = 0.9, *, weight: Any =
     low, high = _ends(predictive, level)
     y = aligned(y, low.shape)
     outside = np.maximum(low - y, 0) + np.maximum(y - high, 0)
-    each = high - low + 2 / (1 - level) * outside
-    return float(np.average(each, weights=example_weights(weight, each.shape)))
+    return weighted_mean(high - low + 2 / (1 - level) * outside, weight)
 
 
-def sharpness(predictive: Any, *, weight: Any = None) -> float:
+def sharpness(predictive: Forecast, *, weight: Weight = None) -> float:
     """How narrow predictions are, whatever came true: their mean deviation, or mean entropy.
 
     Regression and counts: the mean of the predictive standard deviation, in the units of y.
@@ -100,7 +112,7 @@ def sharpness(predictive: Any, *, weight: Any = None) -> float:
         from scipy.special import entr
 
         each = entr(class_probabilities(predictive)).sum(-1)
-    return float(np.average(each, weights=example_weights(weight, each.shape)))
+    return weighted_mean(each, weight)
 
 
 class QuantileCalibration(NamedTuple):
@@ -111,7 +123,7 @@ class QuantileCalibration(NamedTuple):
 
 
 def quantile_calibration(
-    predictive: Any, y: Any, levels: Any = 99, *, weight: Any = None
+    predictive: Forecast, y: ArrayLike, levels: ArrayLike = 99, *, weight: Weight = None
 ) -> QuantileCalibration:
     r"""The share of targets with P(Y ≤ y | x, D) ≤ q for each level q; should be q.
 
@@ -141,10 +153,11 @@ def quantile_calibration(
         Regression, ICML 2018.
         Czado, Gneiting & Held, Predictive Model Assessment for Count Data, Biometrics 2009.
     """
-    only_values(predictive)
+    predictive = only_values(predictive)
     q = np.atleast_1d(np.asarray(levels, np.float64))
     if np.ndim(levels) == 0:
-        q = np.arange(1, int(levels) + 1) / (int(levels) + 1)
+        count = int(q[0])
+        q = np.arange(1, count + 1) / (count + 1)
     if not (q.ndim == 1 and q.size and np.all((q > 0) & (q < 1))):
         raise ValueError(f"levels must lie strictly between 0 and 1, got {levels!r}")
     y = aligned(y, predictive.mean.shape)
@@ -160,7 +173,7 @@ def quantile_calibration(
 
 
 def quantile_calibration_error(
-    predictive: Any, y: Any, levels: Any = 99, *, weight: Any = None
+    predictive: Forecast, y: ArrayLike, levels: ArrayLike = 99, *, weight: Weight = None
 ) -> float:
     r"""Mean (q − share of targets below the quantile q)² over levels q (Kuleshov et al. 2018).
 
@@ -183,13 +196,12 @@ def quantile_calibration_error(
     return float(np.mean(np.square(expected - observed)))
 
 
-def _ends(predictive: Any, level: float) -> tuple[np.ndarray, np.ndarray]:
+def _ends(predictive: Forecast, level: float) -> tuple[np.ndarray, np.ndarray]:
     level = fraction("level", level)
     if isinstance(predictive, tuple | list) and len(predictive) == 2:
         low, high = (np.asarray(as_array(end, "interval"), np.float64) for end in predictive)
         if low.shape != high.shape or np.any(low > high):
             raise ValueError("the lower and the upper ends must have one shape, and be in order")
         return low, high
-    only_values(predictive)
-    low, high = predictive.interval(level)
+    low, high = only_values(predictive).interval(level)
     return np.asarray(low, np.float64), np.asarray(high, np.float64)

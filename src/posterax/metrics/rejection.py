@@ -5,11 +5,14 @@ are rejected in random order, and the curves hold the expectation over it (with 
 order of these), that of errors the root of the expected mean square.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .inputs import (
+    Forecast,
+    Weight,
     aligned,
     class_labels,
     class_probabilities,
@@ -65,7 +68,11 @@ class RejectionArea(NamedTuple):
 
 
 def accuracy_rejection(
-    probabilities: Any, y: Any, score: Any = "total", *, weight: Any = None
+    probabilities: Forecast,
+    y: ArrayLike,
+    score: str | ArrayLike = "total",
+    *,
+    weight: Weight = None,
 ) -> Rejection:
     """Accuracy of the kept predictions as more and more uncertain ones are rejected.
 
@@ -92,7 +99,7 @@ def accuracy_rejection(
 
 
 def rmse_rejection(
-    predictive: Any, y: Any, score: Any = "total", *, weight: Any = None
+    predictive: Forecast, y: ArrayLike, score: str | ArrayLike = "total", *, weight: Weight = None
 ) -> ErrorRejection:
     """Root mean squared error of the kept predictions as more uncertain ones are rejected.
 
@@ -119,7 +126,7 @@ def rmse_rejection(
 
 
 def rejection_area(
-    predictive: Any, y: Any, score: Any = "total", *, weight: Any = None
+    predictive: Forecast, y: ArrayLike, score: str | ArrayLike = "total", *, weight: Weight = None
 ) -> RejectionArea:
     """The area under the rejection curve, to be read between a random order's and an oracle's.
 
@@ -130,8 +137,8 @@ def rejection_area(
 
     Example:
         >>> from posterax.metrics import rejection_area
-        >>> found = rejection_area([[0.9, 0.1], [0.8, 0.2], [0.6, 0.4]], [0, 1, 0])
-        >>> [round(v, 3) for v in (*found, found.gained)]
+        >>> areas = rejection_area([[0.9, 0.1], [0.8, 0.2], [0.6, 0.4]], [0, 1, 0])
+        >>> [round(v, 3) for v in (*areas, areas.gained)]
         [0.722, 0.667, 0.889, 0.25]
 
     References:
@@ -154,7 +161,7 @@ def rejection_area(
 
 
 def _read_classes(
-    probabilities: Any, y: Any, score: Any, weight: Any
+    probabilities: Forecast, y: ArrayLike, score: str | ArrayLike, weight: Weight
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     p = class_probabilities(probabilities)
     right = (p.argmax(-1) == class_labels(y, p)).astype(float)
@@ -164,7 +171,7 @@ def _read_classes(
 
 
 def _read_errors(
-    predictive: Any, y: Any, score: Any, weight: Any
+    predictive: Forecast, y: ArrayLike, score: str | ArrayLike, weight: Weight
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     mean = values(predictive)
     square = np.square(mean - aligned(y, mean.shape))
@@ -173,7 +180,7 @@ def _read_errors(
     return square, scores, example_weights(weight, square.shape)
 
 
-def _scores(predictive: Any, score: Any, shape: tuple[int, ...]) -> np.ndarray:
+def _scores(predictive: Forecast, score: str | ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
     if isinstance(score, str):
         return uncertainty_score(predictive, score).astype(np.float64)
     return aligned(score, shape, "score").astype(np.float64)

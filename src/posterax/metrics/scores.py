@@ -4,21 +4,22 @@ Those of probabilities are proper: no other forecast than what one believes does
 (Gneiting & Raftery, Strictly Proper Scoring Rules, Prediction, and Estimation, JASA 2007).
 """
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .inputs import (
+    Forecast,
+    Weight,
     aligned,
     class_labels,
     class_probabilities,
-    example_weights,
     is_predictive,
     values,
+    weighted_mean,
 )
 
 
-def negative_log_likelihood(predictive: Any, y: Any, *, weight: Any = None) -> float:
+def negative_log_likelihood(predictive: Forecast, y: ArrayLike, *, weight: Weight = None) -> float:
     """Mean −log p(y | x, D), in nats an example; several targets of one example count jointly.
 
     Args:
@@ -39,10 +40,10 @@ def negative_log_likelihood(predictive: Any, y: Any, *, weight: Any = None) -> f
         picked = np.take_along_axis(p, class_labels(y, p)[..., None], -1)
         with np.errstate(divide="ignore"):
             each = np.log(picked).reshape(len(p), -1).sum(-1)
-    return -float(np.average(each, weights=example_weights(weight, each.shape)))
+    return -weighted_mean(each, weight)
 
 
-def accuracy(probabilities: Any, y: Any, *, weight: Any = None) -> float:
+def accuracy(probabilities: Forecast, y: ArrayLike, *, weight: Weight = None) -> float:
     """The share of examples whose most probable class is the right one.
 
     Example:
@@ -51,11 +52,10 @@ def accuracy(probabilities: Any, y: Any, *, weight: Any = None) -> float:
         0.5
     """
     p = class_probabilities(probabilities)
-    right = p.argmax(-1) == class_labels(y, p)
-    return float(np.average(right, weights=example_weights(weight, right.shape)))
+    return weighted_mean(p.argmax(-1) == class_labels(y, p), weight)
 
 
-def brier_score(probabilities: Any, y: Any, *, weight: Any = None) -> float:
+def brier_score(probabilities: Forecast, y: ArrayLike, *, weight: Weight = None) -> float:
     """Mean Σ_k (p_k − 1[y = k])², from 0 to 2 (Brier 1950).
 
     For two classes it is twice scikit-learn's ``brier_score_loss`` as that is by default, which
@@ -77,11 +77,10 @@ def brier_score(probabilities: Any, y: Any, *, weight: Any = None) -> float:
     """
     p = class_probabilities(probabilities)
     hit = np.arange(p.shape[-1]) == class_labels(y, p)[..., None]
-    each = np.square(p - hit).sum(-1)
-    return float(np.average(each, weights=example_weights(weight, each.shape)))
+    return weighted_mean(np.square(p - hit).sum(-1), weight)
 
 
-def root_mean_squared_error(predictive: Any, y: Any, *, weight: Any = None) -> float:
+def root_mean_squared_error(predictive: Forecast, y: ArrayLike, *, weight: Weight = None) -> float:
     """√ mean (y − E[y])² over examples and targets, in the units of y.
 
     Args:
@@ -95,17 +94,13 @@ def root_mean_squared_error(predictive: Any, y: Any, *, weight: Any = None) -> f
         1.41421...
     """
     mean = values(predictive, "mean")
-    square = np.square(mean - aligned(y, mean.shape))
-    return float(np.sqrt(np.average(square, weights=example_weights(weight, square.shape))))
+    return weighted_mean(np.square(mean - aligned(y, mean.shape)), weight) ** 0.5
 
 
-def mean_absolute_error(predictive: Any, y: Any, *, weight: Any = None) -> float:
+def mean_absolute_error(predictive: Forecast, y: ArrayLike, *, weight: Weight = None) -> float:
     """Mean of the distance of y from the predictive median, which makes it least.
 
-    Args:
-        predictive: of regression or counts, or plain predictions in the shape of y.
-        y: targets.
-        weight: of each example.
+    Takes what ``root_mean_squared_error`` takes.
 
     Example:
         >>> from posterax.metrics import mean_absolute_error
@@ -113,5 +108,4 @@ def mean_absolute_error(predictive: Any, y: Any, *, weight: Any = None) -> float
         1.0
     """
     median = values(predictive, "median")
-    apart = np.abs(median - aligned(y, median.shape))
-    return float(np.average(apart, weights=example_weights(weight, apart.shape)))
+    return weighted_mean(np.abs(median - aligned(y, median.shape)), weight)

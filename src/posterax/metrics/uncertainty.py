@@ -1,15 +1,13 @@
 """One number for how uncertain each prediction is, larger where it is more so."""
 
-from typing import Any
-
 import numpy as np
 
-from .inputs import class_probabilities, is_predictive
+from .inputs import Forecast, class_probabilities, is_predictive
 
 SCORES = ("epistemic", "aleatoric", "total", "confidence", "variance")
 
 
-def uncertainty_score(predictive: Any, name: str = "total") -> np.ndarray:
+def uncertainty_score(predictive: Forecast, name: str = "total") -> np.ndarray:
     """The uncertainty of each prediction by one of the usual scores; larger is less certain.
 
     | name | classes | regression and counts |
@@ -44,7 +42,8 @@ def uncertainty_score(predictive: Any, name: str = "total") -> np.ndarray:
     if name == "confidence":
         return 1 - class_probabilities(predictive).max(-1)
     if is_predictive(predictive):
-        return predictive.variance.sum(-1) if name == "variance" else getattr(predictive, name)
+        part = getattr(predictive, name)
+        return part.sum(-1) if name == "variance" else part
     if name != "total":
         raise ValueError(
             f"the score {name!r} needs a Predictive: probabilities alone do not say how much of "

@@ -18,7 +18,7 @@ LEVELS = np.linspace(0, 1, 201)
 
 def reliability(
     axes: Axes,
-    probabilities: metrics.inputs.Predictions,
+    probabilities: metrics.inputs.Forecast,
     y: ArrayLike,
     *,
     bins: int = 15,

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from .. import metrics
 from .._util.checks import whole_number
 from ..metrics.detection import scores_of
-from ..metrics.inputs import Predictions
+from ..metrics.inputs import Forecast
 from ..predictive import Predictive
 from .style import BLUE, DATA, HATCHED, Axes, annotate, by_name, method_style
 
@@ -26,8 +26,8 @@ NAMES = {
 
 def entropy_histogram(
     axes: Axes,
-    inside: Predictions,
-    outside: Predictions,
+    inside: Forecast,
+    outside: Forecast,
     *,
     score: str = "total",
     bins: int = 30,
@@ -80,7 +80,7 @@ def entropy_histogram(
 
 def accuracy_rejection(
     axes: Axes,
-    predictives: Predictions | Mapping[str, Predictions],
+    predictives: Forecast | Mapping[str, Forecast],
     y: ArrayLike,
     *,
     score: str = "total",
@@ -110,7 +110,7 @@ def accuracy_rejection(
         >>> axes.get_legend_handles_labels()[1]
         ['mistakes first', 'mine (mean 0.889)', 'at random']
     """
-    several = by_name("predictives", predictives, "by uncertainty")
+    several: dict[str, Forecast] = by_name("predictives", predictives, "by uncertainty")
     curves = {name: metrics.accuracy_rejection(p, y, score) for name, p in several.items()}
     best = max(curves, key=lambda name: curves[name].accuracy[0])
     accuracy = float(curves[best].accuracy[0])

@@ -9,7 +9,7 @@ from jaxtyping import PyTree
 
 from .._util.checks import whole_number
 from .._util.keys import KeyLike
-from ..fitting.progress import Bar
+from .._util.progress import Bar
 from ..fitting.validation import check_validation
 from ..metrics import negative_log_likelihood
 from ..networks.parts import Where

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from .._util.atomic import write_atomic
 from .._version import __version__
-from ..metrics.inputs import Predictions, aligned, class_probabilities
+from ..metrics.inputs import Forecast, aligned, class_probabilities
 from ..predictive import Predictive
 
 FORMAT = "posterax recalibration 1"
@@ -72,7 +72,7 @@ def probability_below(predictive: Predictive, y: np.ndarray) -> np.ndarray:
     return np.where(y > 0, np.asarray(predictive.cdf(np.maximum(y - 1, 0)), np.float64), 0.0)
 
 
-def probabilities(predictive: Predictions) -> np.ndarray:
+def probabilities(predictive: Forecast) -> np.ndarray:
     """Class probabilities (N, K) in float64, of a predictive or given as an array."""
     p = class_probabilities(predictive, "predictive")
     if p.ndim != 2:

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._util.checks import fraction, one_of, whole_number
-from ..metrics.inputs import Predictions
+from ..metrics.inputs import Forecast
 from .base import Recalibration, numbers, shown, targets
 
 Score = Literal["residual", "scaled", "quantile"]
-Band = Predictions | tuple[ArrayLike, ArrayLike]
+Band = Forecast | tuple[ArrayLike, ArrayLike]
 
 
 def order_statistic(scores: np.ndarray, level: float) -> np.ndarray:

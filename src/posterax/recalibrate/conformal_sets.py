@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from .._util.checks import fraction, one_of, whole_number
 from .._util.keys import KeyLike, as_key
-from ..metrics.inputs import Predictions, class_labels
+from ..metrics.inputs import Forecast, class_labels
 from .base import probabilities
 from .conformal import Conformal, order_statistic, rows_needed
 
@@ -89,7 +89,7 @@ class ConformalSet(Conformal):
     @classmethod
     def fit(
         cls,
-        predictive: Predictions,
+        predictive: Forecast,
         y: ArrayLike,
         *,
         level: float = 0.9,
@@ -140,7 +140,7 @@ class ConformalSet(Conformal):
         return cls(score, level, threshold, len(y), key is not None, float(penalty), free)
 
     def sets(
-        self, predictive: Predictions, *, key: KeyLike | None = None, nonempty: bool = False
+        self, predictive: Forecast, *, key: KeyLike | None = None, nonempty: bool = False
     ) -> np.ndarray:
         """Which classes are in the set of each input: booleans (N, K); ``.sum(1)`` is their size.
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 
 from .._util.checks import above_zero, one_of, whole_number
-from ..metrics.inputs import Predictions, class_labels
+from ..metrics.inputs import Forecast, class_labels
 from .base import Recalibration, probabilities
 
 Of = Literal["draws", "average"]
@@ -77,7 +77,7 @@ class Temperature(Recalibration):
         return f"Temperature({self.value:.4g}{of}, from {self.n} rows: {change})"
 
     @classmethod
-    def fit(cls, predictive: Predictions, y: ArrayLike, *, of: Of = "draws") -> "Temperature":
+    def fit(cls, predictive: Forecast, y: ArrayLike, *, of: Of = "draws") -> "Temperature":
         """The temperature between 0.05 and 20 at which held-out labels are most probable.
 
         Averages of several draws can have more than one minimum: a grid finds the lowest, and a
@@ -126,7 +126,7 @@ class Temperature(Recalibration):
         before = losses[float(GRID[len(GRID) // 2])]
         return cls(float(np.exp(best)), len(np.asarray(y)), before, losses[best], of)
 
-    def __call__(self, predictive: Predictions) -> Any:
+    def __call__(self, predictive: Forecast) -> Any:
         """The predictive at this temperature; class probabilities where the average is tempered."""
         self.check_kind(predictive)
         if self.of == "draws" and hasattr(predictive, "tempered"):

@@ -6,9 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jaxtyping import PyTree
+from numpy.typing import ArrayLike
 
 from .._util.atomic import write_atomic
+from .._version import __version__
 from ..diagnostics.course import temperatures
+from ..metrics import Evaluation
+from ..posteriors import GaussianMixture, Posterior
+from ..tables.base import BayesianEstimator
 from . import checks, classes, data, pruned, recipe, regression, rows
 from . import scores as scoring
 from .page import Finding, Level, Section
@@ -37,11 +43,11 @@ METHODS = {
 
 def write_report(
     path: str | os.PathLike[str],
-    estimator: Any,
-    X: Any,
-    y: Any,
+    estimator: BayesianEstimator | Posterior,
+    X: PyTree,
+    y: ArrayLike,
     *,
-    held_out: tuple[Any, Any] | None = None,
+    held_out: tuple[PyTree, ArrayLike] | None = None,
     scores: Mapping[str, Any] | None = None,
     card: Mapping[str, Any] | None = None,
     title: str | None = None,
@@ -53,7 +59,7 @@ def write_report(
     The same arguments give the same bytes.
 
     Args:
-        path: where the file goes. It is written whole or not at all.
+        path: where the file goes. It is written completely or not at all.
         estimator: a fitted ``BayesianRegressor`` or ``BayesianClassifier``, or a posterior.
         X: the rows it was trained on, a data frame or an array.
         y: their targets. A name of theirs (a pandas ``Series``) is used in the text.
@@ -87,15 +93,10 @@ def write_report(
 
 
 def render(
-    estimator: Any,
-    X: Any,
-    y: Any,
-    *,
-    held_out: tuple[Any, Any] | None = None,
-    scores: Mapping[str, Any] | None = None,
-    card: Mapping[str, Any] | None = None,
-    title: str | None = None,
-) -> str:
+    estimator: BayesianEstimator | Posterior, X: PyTree, y: ArrayLike, *,
+    held_out: tuple[PyTree, ArrayLike] | None = None, scores: Mapping[str, Any] | None = None,
+    card: Mapping[str, Any] | None = None, title: str | None = None,
+) -> str:  # fmt: skip
     """The page of ``write_report`` as text."""
     target = (card or {}).get("target")
     subject = make_subject(estimator, X, y, held_out, None if target is None else str(target))
@@ -109,10 +110,10 @@ def page_of(
     title: str | None = None,
 ) -> str:
     """The page about a subject."""
-    measured = scoring.measure(subject, scores)
+    measured = scoring.measure(subject, scores, card)
     parts = _sections(subject, measured, card or {})
-    found = [finding for part in parts for finding in part.findings]
-    level = worst(found)
+    findings = [finding for part in parts for finding in part.findings]
+    level = worst(findings)
     sign, verdict = VERDICTS[level]
     kind = "Classification" if subject.classifies else "Regression"
     return _template().render(
@@ -122,17 +123,15 @@ def page_of(
         level=level,
         sign=sign,
         verdict=verdict,
-        findings=_ordered(found),
+        findings=sorted(findings, key=lambda finding: -ORDER.index(finding.level)),
         signs={name: sign for name, (sign, _) in VERDICTS.items()},
         sections=parts,
         style=(HERE / "style.css").read_text(encoding="utf-8"),
-        version=_version(),
+        version=__version__,
     )
 
 
-def _sections(
-    subject: Subject, measured: dict[str, scoring.Score], card: Mapping[str, Any]
-) -> list[Section]:
+def _sections(subject: Subject, measured: Evaluation, card: Mapping[str, Any]) -> list[Section]:
     if subject.classifies:
         middle = [classes.calibration(subject, measured), classes.uncertainty(subject)]
     else:
@@ -148,14 +147,9 @@ def _sections(
     ]
 
 
-def worst(found: list[Finding]) -> Level:
+def worst(findings: list[Finding]) -> Level:
     """How serious the most serious finding is."""
-    return max((finding.level for finding in found), key=ORDER.index, default="good")
-
-
-def _ordered(found: list[Finding]) -> list[Finding]:
-    """What is wrong first."""
-    return sorted(found, key=lambda finding: -ORDER.index(finding.level))
+    return max((finding.level for finding in findings), key=ORDER.index, default="good")
 
 
 def _sentence(subject: Subject) -> str:
@@ -163,9 +157,8 @@ def _sentence(subject: Subject) -> str:
     posterior, record = subject.posterior, subject.posterior.record
     name = record.method if record is not None else ""
     method = METHODS.get(name, name or type(posterior).__name__)
-    members = getattr(posterior, "members", None)
-    if type(posterior).__name__ == "GaussianMixture":
-        method = f"Bayes by Backprop (an ensemble of {members})"
+    if isinstance(posterior, GaussianMixture):
+        method = f"Bayes by Backprop (an ensemble of {posterior.members})"
     method += _tempered(posterior)
     columns = "" if subject.train_x is None else f" and {many(subject.train_x.shape[1], 'column')}"
     task = {
@@ -177,49 +170,43 @@ def _sentence(subject: Subject) -> str:
         if subject.held_out
         else "It is judged by the rows it was trained on."
     )
-    several = int(np.prod(np.shape(subject.y)[1:])) if subject.y.ndim > 1 else 1
-    extra = (
-        f" There are {several} targets: numbers and pictures are of the first, the NLL is of all."
-        if several > 1
-        else ""
-    )
+    several = int(np.prod(np.shape(subject.y)[1:]))
+    if several > 1:
+        judged += f" There are {several} targets: scores are of all of them, pictures of the first."
     return (
         f"A neural network with {many(posterior.model.bayesian_size, 'uncertain weight')}, fitted "
         f"to {many(len(subject.train_y), 'row')}{columns} by {method}, predicts {task}. "
-        f"{judged}{extra}"
+        f"{judged}"
     )
 
 
-def _tempered(posterior: Any) -> str:
+def _tempered(posterior: Posterior) -> str:
     """How the KL was weighed, where not by 1."""
     if posterior.record is None or "kl" not in posterior.history:
         return ""
-    weights = temperatures(posterior.record.settings.get("method"))
-    low, high = f"{min(weights):.3g}", f"{max(weights):.3g}"
+    weights = temperatures(posterior.record.settings)
+    low, high = (f"{end(weights, default=1.0):.3g}" for end in (min, max))
     if (low, high) == ("1", "1"):
         return ""
     return f" with its KL weighed by {low if low == high else f'{low} to {high}'}"
 
 
-def _tiles(subject: Subject, measured: dict[str, scoring.Score]) -> list[dict[str, str]]:
-    """The three numbers that matter."""
+def _tiles(subject: Subject, measured: Evaluation) -> list[dict[str, str]]:
+    """The three numbers that matter, and what to compare them with."""
+    promised = percent(subject.promised, 0 if subject.promised == LEVEL else 1)
+    beside = {
+        "coverage": f"should be {promised}",
+        "calibration_error": "should be near 0",
+        "r2": "1 is all, 0 no more than the mean",
+    }
+    names = ("rmse", "r2", "coverage")
     if subject.classifies:
-        names = ("Accuracy", "NLL", "Calibration error")
-    else:
-        names = ("RMSE", "R²", f"Coverage of {percent(LEVEL)}")
+        names = ("accuracy", "nll", "calibration_error")
     tiles = []
     for name in names:
-        score = measured[name]
-        base = "" if score.baseline is None else f"baseline {score.write(score.baseline)}"
-        if name.startswith("Coverage"):
-            base = f"should be {percent(subject.promised, 0 if subject.promised == LEVEL else 1)}"
-        if name == "Calibration error":
-            base = "should be near 0"
-        if name == "R²":
-            base = "1 is all, 0 no more than the mean"
-        tiles.append(
-            {"name": name, "value": score.shown, "interval": score.interval, "beside": base}
-        )
+        value, ends, base = scoring.written(name, measured)
+        tile = {"name": scoring.SHOWN[name].title, "value": value, "interval": ends}
+        tiles.append(tile | {"beside": beside.get(name, f"baseline {base}")})
     return tiles
 
 
@@ -234,9 +221,3 @@ def _template() -> "jinja2.Template":
         lstrip_blocks=True,
     )
     return environment.get_template("template.html.j2")
-
-
-def _version() -> str:
-    from .._version import __version__
-
-    return __version__

@@ -1,41 +1,24 @@
 """Whether the fit itself went well: the course of training, or the agreement of chains."""
 
-import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import plot
-from ..diagnostics.course import every, fresh, rest, temperatures
+from ..diagnostics.course import Course, course_of, every, fresh
 from ..diagnostics.diagnosis import Diagnosis, diagnose
 from ..diagnostics.verdict import findings
 from ..posteriors import Draws
-from .page import Pictures, Section, Table
+from .page import Section, Table
 from .pictures import draw
 from .subject import Subject
 from .words import MISSING, fixed, percent, show
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 LOOKED_AT = 50  # rows at which chains are compared
 MUCH = 0.1  # nats a row that a training may not get worse by over its last tenth
-
-
-@dataclasses.dataclass(frozen=True)
-class Course:
-    """NLL and KL of a training, in nats a row."""
-
-    nll: np.ndarray
-    kl: np.ndarray | None
-    weights: tuple[float, ...] = (1.0,)  # of the KL: one, or one for each member
-
-    @property
-    def objective(self) -> str:
-        """What training makes small."""
-        if self.kl is None:
-            return "its NLL"
-        low, high = (f"{end:.3g}" for end in (min(self.weights), max(self.weights)))
-        if low == high:
-            return "NLL + KL" if low == "1" else f"NLL + {low} · KL"
-        return f"NLL + T · KL, with T from {low} to {high} for its members,"
 
 
 def section(subject: Subject) -> Section:
@@ -47,7 +30,7 @@ def section(subject: Subject) -> Section:
         part.find("care", "The fit was stopped before its end.")
         part.say("The fit was stopped before its end, by Ctrl-C: fit again to let it finish.")
     told = _chains(subject, part) if isinstance(posterior, Draws) else False
-    course = _course(posterior)
+    course = course_of(posterior.history, {} if record is None else record.settings)
     if course is not None:
         _training(subject, part, course)
     elif not told:
@@ -58,34 +41,17 @@ def section(subject: Subject) -> Section:
     return part
 
 
-def _course(posterior: Any) -> Course | None:
-    history = posterior.history
-    phases = [key.removesuffix("nll") for key in history if key.rpartition("/")[2] == "nll"]
-    if not phases:
-        return None
-    phase = max(phases, key=lambda phase: len(history[phase + "nll"]))
-    nll = np.asarray(history[phase + "nll"], np.float64)
-    if nll.ndim != 1 or len(nll) < 2:
-        return None
-    kl = history.get(phase + "kl")
-    settings = {} if posterior.record is None else posterior.record.settings
-    if kl is None or len(kl) != len(nll):
-        return Course(nll, None)
-    return Course(nll, np.asarray(kl, np.float64), tuple(temperatures(settings.get("method"))))
-
-
 def _training(subject: Subject, part: Section, course: Course) -> None:
     steps = len(course.nll)
-    # of an ensemble the history has means over members, whose weights are taken by their mean
-    ended = rest(course.nll, course.kl, float(np.mean(course.weights)))
+    ended = course.rest()
     if ended.state == "not finite":
         part.say(f"The training's numbers are not finite from step {ended.step:,} of {steps:,} on.")
         part.find("bad", "The training met numbers that are not finite: lower the learning rate.")
         return
-    what = f"What it makes small is {course.objective.rstrip(',')}, in nats a row."
+    what = f"Its objective is {course.objective}, in nats a row."
     if ended.state == "short":
-        part.say(f"{steps:,} steps are too few to tell whether the training has come to rest.")
-        part.find("care", f"The training had {steps:,} steps: too few to tell if it came to rest.")
+        part.say(f"{steps:,} steps are too few to tell whether the training has converged.")
+        part.find("care", f"The training had {steps:,} steps: too few to tell if it converged.")
     elif ended.state == "rising":
         part.say(f"The training was {ended.words}. {what} Lower the learning rate.")
         part.find(
@@ -94,7 +60,7 @@ def _training(subject: Subject, part: Section, course: Course) -> None:
         )
     elif ended.state == "falling":
         part.say(f"The training was {ended.words}. {what} More steps may help (steps=, epochs=).")
-        part.find("care", "The training had not come to rest when it ended: more steps may help.")
+        part.find("care", "The training had not converged when it ended: more steps may help.")
     else:
         part.say(
             f"The training was level at its end, and every number of it is finite. {what} Over the "
@@ -104,23 +70,20 @@ def _training(subject: Subject, part: Section, course: Course) -> None:
             "scores tell."
         )
         part.find("good", "The training was level at its end, and every number of it is finite.")
-    part.blocks.append(
-        Pictures([
-            draw(
-                "training", "Course of the training", _caption(subject, course),
-                lambda axes: _ticks(plot.training(axes, subject.posterior)),
-                height=3.4,
-            ),
-            _course_table(subject, course, max(steps // 10, 1)),
-        ])
+    part.show(
+        draw(
+            "training", "Course of the training", _caption(subject, course),
+            lambda axes: _ticks(plot.training(axes, subject.posterior)), height=3.4,
+        ),
+        _course_table(subject, course, max(steps // 10, 1)),
     )  # fmt: skip
 
 
 def _caption(subject: Subject, course: Course) -> str:
-    made = f"training makes {course.objective} small."
-    text = f"NLL by step, in nats a row: {made}"
+    made = f"in nats a row. Training minimises {course.objective}."
+    text = f"NLL by step, {made}"
     if course.kl is not None:
-        text = f"NLL and KL by step, in nats a row: {made}"
+        text = f"NLL and KL by step, {made}"
         if (between := every(course.kl)) > 1:
             text += f" The KL is computed anew every {between} steps."
         if len(course.weights) > 1:
@@ -148,7 +111,7 @@ def _course_table(subject: Subject, course: Course, tenth: int) -> Table:
     return Table(["Quantity", "Value"], rows, caption, frozenset({1}))
 
 
-def _ticks(axes: Any) -> None:
+def _ticks(axes: "Axes") -> None:
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))

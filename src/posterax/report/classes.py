@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import metrics, plot
+from ..metrics import Evaluation
 from ..plot.style import EPISTEMIC, EPISTEMIC_FILL
-from .page import Heat, Pictures, Section, Table
+from .page import Heat, Picture, Section, Table
 from .pictures import WRONG, draw
-from .scores import FEW_ROWS, Score
+from .scores import FEW_ROWS
 from .subject import Subject
 from .words import cut, fixed, many, percent
 
@@ -19,13 +20,13 @@ SMALL, MOST_CLASSES = 4, 12  # of a confusion matrix; of more, the worst pairs a
 FEW = 5  # wrong rows to draw a histogram of
 
 
-def calibration(subject: Subject, scores: dict[str, Score]) -> Section:
+def calibration(subject: Subject, scores: Evaluation) -> Section:
     """The reliability diagram, with words."""
     part = Section("calibration", "Calibration: does 80 % sure mean right in 80 %?")
     confidence, n = subject.p.max(-1), len(subject.y)
     mean, accuracy = float(confidence.mean()), float(subject.right.mean())
-    score = scores["Calibration error"]
-    error, chance = score.value, score.chance or 0.0
+    error, *_, chance = scores["calibration_error"]
+    chance = chance or 0.0
     text = (
         f"On average the model gives its choice a probability of {percent(mean, 1)}, and is right "
         f"in {percent(accuracy, 1)} of {many(n, 'row')}. The calibration error is "
@@ -50,7 +51,7 @@ def calibration(subject: Subject, scores: dict[str, Score]) -> Section:
             "bad" if serious else "care",
             f"Its probabilities are off by {percent(error, 1)} on average: it is {word}.",
         )
-    part.blocks.append(Pictures([_reliability(subject), _confidence(subject)]))
+    part.show(_reliability(subject), _confidence(subject))
     return part
 
 
@@ -65,17 +66,20 @@ def uncertainty(subject: Subject) -> Section:
         curve = metrics.accuracy_rejection(subject.p, subject.y, subject.entropy)
         at = float(np.interp(0.1, curve.rejected, curve.accuracy))
         part.say(
-            f"{many(wrong, 'row')} of {n:,} predicted wrong. Leave the least certain tenth to "
-            f"somebody else, and the accuracy of the rest is {percent(at, 1)} instead of "
-            f"{percent(1 - wrong / n, 1)}. {_ranks(subject, wrong)}"
+            f"{many(wrong, 'row')} of {n:,} predicted wrong. Without the least certain tenth "
+            f"the accuracy is {percent(at, 1)} instead of {percent(1 - wrong / n, 1)}. "
+            f"{_ranks(subject, wrong)}"
         )
-    pictures: list[Any] = [_confusions(subject)]
-    if len(subject.classes) > SMALL:  # too wide to stand beside a picture
-        part.blocks.append(pictures.pop())
-    if 0 < wrong < n:
-        pictures.append(_rejection(subject))
-    pictures += [_histogram(subject, "epistemic"), _histogram(subject, "aleatoric")]
-    part.blocks.append(Pictures(pictures))
+    confusions = _confusions(subject)
+    wide = len(subject.classes) > SMALL  # too wide to stand beside a picture
+    if wide:
+        part.blocks.append(confusions)
+    part.show(
+        None if wide else confusions,
+        _rejection(subject) if 0 < wrong < n else None,
+        _histogram(subject, "epistemic"),
+        _histogram(subject, "aleatoric"),
+    )
     return part
 
 
@@ -89,7 +93,7 @@ def _ranks(subject: Subject, wrong: int) -> str:
     )
 
 
-def _reliability(subject: Subject) -> Any:
+def _reliability(subject: Subject) -> Picture:
     return draw(
         "reliability", "Reliability diagram",
         "How often the chosen class is right, over the probability it was given. Dots on the "
@@ -100,7 +104,7 @@ def _reliability(subject: Subject) -> Any:
     )  # fmt: skip
 
 
-def _confidence(subject: Subject) -> Any:
+def _confidence(subject: Subject) -> Picture:
     confidence = subject.p.max(-1)
     edges = np.linspace(1 / subject.p.shape[1], 1, 21)
 
@@ -129,7 +133,7 @@ def _confidence(subject: Subject) -> Any:
     )  # fmt: skip
 
 
-def _histogram(subject: Subject, part: str) -> Any:
+def _histogram(subject: Subject, part: str) -> Picture:
     values = getattr(subject, part)
     values, right = np.maximum(values, 0), subject.right
     names = {
@@ -167,11 +171,11 @@ def _histogram(subject: Subject, part: str) -> Any:
     )  # fmt: skip
 
 
-def _rejection(subject: Subject) -> Any:
+def _rejection(subject: Subject) -> Picture:
     return draw(
         "rejection", "Accuracy when the least certain are left out",
-        "The accuracy of what is kept, over the share of rows left out, the least certain first. "
-        "The closer to the dashed line of somebody who knows all mistakes, the better.",
+        "The accuracy of the other rows, over the share left out, the least certain first. "
+        "The closer to the dashed line, which knows all mistakes, the better.",
         lambda axes: plot.accuracy_rejection(axes, {"by uncertainty": subject.p}, subject.y),
     )  # fmt: skip
 
@@ -196,8 +200,7 @@ def _confusions(subject: Subject) -> Table:
         cells: list[Any] = [
             Heat(f"{counts[a, b]:,}", counts[a, b] / max(total, 1)) for b in range(k)
         ]
-        found = percent(counts[a, a] / total) if total else "–"
-        rows.append([names[a], *cells, found])
+        rows.append([names[a], *cells, percent(counts[a, a] / total) if total else "–"])
     heads = ["True class", *(cut(name, 24) for name in names), "Found"]
     return Table(
         heads, rows, "Confusion matrix: rows are the true classes, columns the predicted ones",

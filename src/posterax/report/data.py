@@ -1,13 +1,15 @@
 """The table that was learned from: its columns, what is missing, the target."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..plot.style import EPISTEMIC, EPISTEMIC_FILL, MEAN
-from .page import Pictures, Section, Table
-from .pictures import draw
+from ..posteriors import Posterior
+from ..tables.base import BayesianEstimator
+from .page import Picture, Section, Table
+from .pictures import draw, few_ticks
 from .subject import Subject
 from .words import MISSING, cell, cut, cut_apart, many, percent, short
 
@@ -33,7 +35,7 @@ def section(subject: Subject, card: Mapping[str, Any]) -> Section:
     frame = subject.train_x
     n = len(subject.train_y)
     if frame is None:
-        part.say(f"{many(n, 'training row')} of inputs that are no table.")
+        part.say(f"{many(n, 'training row')} of inputs that are not a table.")
     else:
         missing = int(frame.isna().to_numpy().sum())
         gaps = f"{many(missing, 'cell is', 'cells are')} empty" if missing else "no cell is empty"
@@ -41,7 +43,7 @@ def section(subject: Subject, card: Mapping[str, Any]) -> Section:
         size = f"{many(n, 'row')} of {many(frame.shape[1], 'column')}"
         part.say(f"The model was trained on {size}; {gaps}.{judged}")
     told = _done(subject.fitted, card)
-    part.blocks.append(Pictures([_target(subject), _facts(subject, told)]))
+    part.show(_target(subject), _facts(subject, told))
     if frame is not None:
         part.blocks.append(_columns(frame, told))
     return part
@@ -50,31 +52,31 @@ def section(subject: Subject, card: Mapping[str, Any]) -> Section:
 def _facts(subject: Subject, told: "dict[str, Told]") -> Table:
     """The size of everything, beside the picture."""
     frame = subject.train_x
-    found = {"Training rows": f"{len(subject.train_y):,}"}
+    sizes = {"Training rows": f"{len(subject.train_y):,}"}
     if subject.held_out:
-        found["Held-out rows"] = f"{subject.tested:,}"
+        sizes["Held-out rows"] = f"{subject.tested:,}"
     if frame is not None:
         kinds = [
             _kind(frame.iloc[:, i], told.get(str(frame.columns[i])))
             for i in range(min(frame.shape[1], MOST_COLUMNS))
         ]
-        found["Columns"] = f"{frame.shape[1]:,}"
+        sizes["Columns"] = f"{frame.shape[1]:,}"
         if len(set(kinds)) > 1:
-            found |= {KINDS[k]: f"{kinds.count(k):,}" for k in KINDS if k in kinds}
+            sizes |= {KINDS[k]: f"{kinds.count(k):,}" for k in KINDS if k in kinds}
         missing = float(frame.isna().to_numpy().mean()) if frame.size else 0.0
-        found["Missing cells"] = percent(missing, 1) if missing else "none"
-    found["Target"] = cut(subject.target, 40)
+        sizes["Missing cells"] = percent(missing, 1) if missing else "none"
+    sizes["Target"] = cut(subject.target, 40)
     if subject.classifies:
-        found["Classes"] = f"{len(subject.classes):,}"
+        sizes["Classes"] = f"{len(subject.classes):,}"
     else:
         values = subject._first(subject.train_y)
-        found |= {"Mean": short(values.mean()), "Deviation": short(values.std())}
-        found["Distinct values"] = f"{len(np.unique(values)):,}"
-    rows: list[list[Any]] = [[name, value] for name, value in found.items()]
+        sizes |= {"Mean": short(values.mean()), "Deviation": short(values.std())}
+        sizes["Distinct values"] = f"{len(np.unique(values)):,}"
+    rows: list[list[Any]] = [[name, value] for name, value in sizes.items()]
     return Table(["Fact", "Value"], rows, "In short", frozenset({1}))
 
 
-def _target(subject: Subject) -> Any:
+def _target(subject: Subject) -> Picture:
     if subject.classifies:
         return _class_bars(subject)
     values = subject._first(subject.train_y)
@@ -89,7 +91,7 @@ def _target(subject: Subject) -> Any:
         axes.set_xlabel(cut(subject.target, 40))
         axes.set_ylabel("rows")
         axes.set_xlim(edges[0], edges[-1])
-        axes.xaxis.set_major_locator(_few_ticks())
+        axes.xaxis.set_major_locator(few_ticks())
 
     low, middle, high = np.quantile(values, [0, 0.5, 1])
     return draw(
@@ -100,7 +102,7 @@ def _target(subject: Subject) -> Any:
     )  # fmt: skip
 
 
-def _class_bars(subject: Subject) -> Any:
+def _class_bars(subject: Subject) -> Picture:
     known = subject.train_y[subject.train_y >= 0]
     counts = np.bincount(known, minlength=len(subject.classes))
     order = np.argsort(-counts, kind="stable")[:MOST_CLASSES]
@@ -118,7 +120,7 @@ def _class_bars(subject: Subject) -> Any:
         axes.margins(x=0.12)
         axes.set_xlabel("rows")
         axes.tick_params(axis="y", length=0)
-        axes.xaxis.set_major_locator(_few_ticks())
+        axes.xaxis.set_major_locator(few_ticks())
 
     most, least = counts[order[0]], counts.min()
     more = f" Another {many(rest, 'class', 'classes')} are rarer." if rest else ""
@@ -131,12 +133,6 @@ def _class_bars(subject: Subject) -> Any:
     )  # fmt: skip
 
 
-def _few_ticks() -> Any:
-    from matplotlib.ticker import MaxNLocator
-
-    return MaxNLocator(5)
-
-
 class Told(NamedTuple):
     """What the model tells of a column."""
 
@@ -144,28 +140,14 @@ class Told(NamedTuple):
     done: str
 
 
-def _done(fitted: Any, card: Mapping[str, Any]) -> dict[str, Told]:
+def _done(fitted: BayesianEstimator | Posterior | None, card: Mapping[str, Any]) -> dict[str, Told]:
     """What was done to each column, as the file tells it, by name."""
-    rows: Any = card.get("columns")
-    told = getattr(fitted, "columns_", None)
-    if rows is None and told is not None:
-        rows = getattr(told, "summary", None) or getattr(told, "report", None)
-        rows = rows() if callable(rows) else rows
-    if hasattr(rows, "to_dict"):  # a data frame
-        rows = rows.to_dict("records")
-    if isinstance(rows, Mapping):
-        return {str(name): _words(what) for name, what in rows.items()}
-    if isinstance(rows, Sequence) and not isinstance(rows, str):
-        pairs = [row for row in rows if isinstance(row, Mapping)]
-        names = ("name", "column")
-        return {str(next((row[k] for k in names if k in row), "")): _words(row) for row in pairs}
-    return {}
-
-
-def _words(what: Any) -> Told:
-    if isinstance(what, Mapping):
-        return Told(str(what.get("kind", "")), cut(what.get("done", MISSING), 160))
-    return Told("", cut(what, 160))
+    columns = getattr(fitted, "columns_", None)
+    rows = card.get("columns") or (columns.summary() if columns is not None else [])
+    return {
+        str(row["name"]): Told(str(row.get("kind", "")), cut(row.get("done", MISSING), 160))
+        for row in rows
+    }
 
 
 def _columns(frame: "pd.DataFrame", done: dict[str, Told]) -> Table:

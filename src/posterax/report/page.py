@@ -1,15 +1,20 @@
-"""What a page is made of: sections of paragraphs, tables, pictures and text to copy."""
+"""What a page is made of: sections of paragraphs, tables, pictures and text to copy.
+
+The template asks each block for its ``kind``.
+"""
 
 import dataclasses
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from markupsafe import Markup
 
 from .words import cut
 
 Level = Literal["good", "care", "bad"]
 
 
-@dataclasses.dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """A sentence of the verdict, how serious it is, and the section that has more."""
 
     level: Level
@@ -17,33 +22,22 @@ class Finding:
     section: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
-class Picture:
-    """A drawing (SVG that is safe to put on the page) and what it shows."""
-
-    svg: Any
-    caption: str
-    kind: str = "picture"
-
-
-@dataclasses.dataclass(frozen=True)
-class Text:
+class Text(NamedTuple):
     """A paragraph."""
 
     text: str
     kind: str = "text"
 
 
-@dataclasses.dataclass(frozen=True)
-class Pictures:
-    """Pictures, or small tables, side by side where there is room."""
+class Picture(NamedTuple):
+    """A drawing (SVG that is safe to put on the page) and what it shows."""
 
-    pictures: list[Any]
-    kind: str = "pictures"
+    svg: Markup
+    caption: str
+    kind: str = "picture"
 
 
-@dataclasses.dataclass(frozen=True)
-class Code:
+class Code(NamedTuple):
     """Text to copy."""
 
     label: str
@@ -51,25 +45,30 @@ class Code:
     kind: str = "code"
 
 
-@dataclasses.dataclass(frozen=True)
-class Heat:
-    """A cell whose ground is the darker the larger its share is."""
+class Heat(NamedTuple):
+    """A cell with a background that is darker the larger its share is."""
 
     text: str
     share: float
 
 
-@dataclasses.dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """Heads and rows; the columns in ``right`` are numbers. A long one can be folded away."""
 
     heads: list[str]
-    rows: list[list[Any]]
+    rows: Sequence[Sequence[str | Heat]]
     caption: str
     right: frozenset[int] = frozenset()
     folded: str = ""  # the line to unfold it by
     style: str = ""  # "wide": the last column may wrap; "stack": on a phone it goes below
     kind: str = "table"
+
+
+class Pictures(NamedTuple):
+    """Pictures, or small tables, side by side where there is room."""
+
+    pictures: list[Picture | Table]
+    kind: str = "pictures"
 
 
 @dataclasses.dataclass
@@ -78,7 +77,7 @@ class Section:
 
     id: str
     title: str
-    blocks: list[Any] = dataclasses.field(default_factory=list)
+    blocks: list[Text | Table | Pictures | Code] = dataclasses.field(default_factory=list)
     findings: list[Finding] = dataclasses.field(default_factory=list)
 
     def say(self, text: str) -> None:
@@ -89,8 +88,14 @@ class Section:
         """Add to the verdict."""
         self.findings.append(Finding(level, text, self.id))
 
+    def show(self, *pictures: Picture | Table | None) -> None:
+        """Add pictures side by side; those that could not be drawn are left out."""
+        self.blocks.append(Pictures([picture for picture in pictures if picture is not None]))
 
-def facts(heads: tuple[str, str], rows: dict[str, Any], caption: str, folded: str = "") -> Table:
+
+def facts(
+    heads: tuple[str, str], rows: Mapping[str, object], caption: str, folded: str = ""
+) -> Table:
     """A table of names and values."""
     cells = [[cut(k, 120), cut(v, 400)] for k, v in rows.items()]
     return Table(list(heads), cells, caption, style="wide", folded=folded)

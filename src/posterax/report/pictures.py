@@ -17,6 +17,7 @@ from .page import Picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.ticker import MaxNLocator
 
 WIDTH, HEIGHT = 4.9, 3.7  # inches: 353 × 266 points, so that letters are legible on a phone
 WRONG, FAINT = "#B3261E", "#D0D0D0"  # what fell outside; lines of the grid
@@ -111,6 +112,13 @@ def draw(
             metadata={"Date": None, "Creator": None, "Format": None, "Type": None},
         )  # fmt: skip
     return Picture(Markup(_inline(stream.getvalue(), name, title, caption)), caption)
+
+
+def few_ticks() -> "MaxNLocator":
+    """At most five of them, for axes on a phone."""
+    from matplotlib.ticker import MaxNLocator
+
+    return MaxNLocator(5)
 
 
 def _inline(svg: str, name: str, title: str, caption: str) -> str:

@@ -1,6 +1,6 @@
 """How many weights could go: signal-to-noise, and the error when the weakest are removed."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from ..plot.style import EPISTEMIC, MEAN
 from ..pruning.families import check_family, silenced
 from ..pruning.ranking import Ranking
 from ..pruning.signal_to_noise import SIGNAL_TO_NOISE, scores
-from .page import Pictures, Section, Table
+from .page import Picture, Section, Table
 from .pictures import FAINT, draw
 from .subject import SEED, Subject
 from .words import cut, fixed, many, percent, show
@@ -35,12 +35,8 @@ def section(subject: Subject) -> Section:
         part.say(f"Not for this posterior: {reason}.")
         return part
     table, nll = _curve(subject, ranking)
-    fine = [f for f, value in zip(FRACTIONS, nll, strict=True) if value <= nll[0] + TOLERANCE]
-    most = 0.0
-    for fraction in FRACTIONS:  # the largest up to which all are fine
-        if fraction not in fine:
-            break
-        most = fraction
+    fine = np.array(nll) <= nll[0] + TOLERANCE
+    most = FRACTIONS[int(np.argmin([*fine, False])) - 1]  # the largest up to which all are fine
     total = ranking.total
     if most > 0:
         words = (
@@ -56,7 +52,7 @@ def section(subject: Subject) -> Section:
     if not subject.held_out:
         words += " Measured on the training rows, so take it as a hint."
     part.say(words)
-    part.blocks.append(Pictures([p for p in (_ratios(subject), _picture(subject, table)) if p]))
+    part.show(_ratios(subject), _picture(subject, table))
     name = "Error" if subject.classifies else "RMSE"
     write = (lambda v: percent(v, 1)) if subject.classifies else show
     rows = [
@@ -97,27 +93,27 @@ def _curve(subject: Subject, ranking: Ranking) -> tuple[list[tuple[float, float]
     return table, nll
 
 
-def _ratios(subject: Subject) -> Any:
+def _ratios(subject: Subject) -> Picture | None:
     try:
         return draw(
             "ratios", "Signal-to-noise of the weights",
             "The signal-to-noise ratio |μ|\u00a0/\u00a0σ of all weights in decibels, which are "
             "10\u00a0·\u00a0log₁₀ of it, as Blundell et al. (2015) define them. Weights at the "
-            "left could as well be 0 for all that the model knows; they are the first to go.",
+            "left may as well be 0; they are the first to go.",
             lambda axes: plot.signal_to_noise(axes, subject.posterior),
         )  # fmt: skip
     except ValueError:  # a point has no deviation, and weights whose means are all 0 no ratio
         return None
 
 
-def _picture(subject: Subject, table: list[tuple[float, float]]) -> Any:
+def _picture(subject: Subject, table: list[tuple[float, float]]) -> Picture:
     removed, error = (np.array(part) for part in zip(*table, strict=True))
     scale = 100 if subject.classifies else 1
     name = "error (%)" if subject.classifies else "RMSE"
 
     def onto(axes: "Axes") -> None:
         axes.axhline(
-            scale * error[0], color=MEAN, linestyle=":", linewidth=1.1, label="whole network"
+            scale * error[0], color=MEAN, linestyle=":", linewidth=1.1, label="all weights"
         )
         axes.plot(
             100 * removed, scale * error, color=EPISTEMIC, marker="o", markersize=4.5,

@@ -3,6 +3,7 @@
 import json
 import platform
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from ..tables.base import BayesianEstimator
-from .page import Code, Section, Table, facts
+from .page import Code, Section, facts
 from .subject import SEED, Subject
 from .words import cut
 
@@ -32,7 +33,9 @@ def section(subject: Subject, card: Mapping[str, Any]) -> Section:
         line = command if isinstance(command, str) else " ".join(map(str, command))
         part.blocks.append(Code("Command", cut(line, 2000)))
     part.blocks.append(Code("Python", _call(subject)))
-    part.blocks.append(_settings_table(subject))
+    settings = _settings(subject)
+    folded = f"Show all {len(settings)} settings"
+    part.blocks.append(facts(("Setting", "Value"), settings, "How it was fitted", folded))
     told = card.get("versions")
     versions = told if isinstance(told, Mapping) else _versions()
     part.blocks.append(facts(("Software", "Version"), dict(versions), "Versions"))
@@ -46,20 +49,11 @@ def section(subject: Subject, card: Mapping[str, Any]) -> Section:
 
 def _flat(card: Mapping[str, Any]) -> dict[str, str]:
     """Facts one below the other; those inside another follow its name, empty ones are left out."""
-    found: dict[str, str] = {}
+    rows: dict[str, Any] = {}
     for name, value in card.items():
-        if isinstance(value, Mapping):
-            found |= {f"{name}, {k}": _plain(v) for k, v in value.items() if v is not None}
-        elif value is not None:
-            found[str(name)] = _plain(value)
-    return found
-
-
-def _settings_table(subject: Subject) -> Table:
-    found = _settings(subject)
-    return facts(
-        ("Setting", "Value"), found, "How it was fitted", f"Show all {len(found)} settings"
-    )
+        inner = value if isinstance(value, Mapping) else None
+        rows |= {str(name): value} if inner is None else {f"{name}, {k}": inner[k] for k in inner}
+    return {name: _plain(value) for name, value in rows.items() if value is not None}
 
 
 def _call(subject: Subject) -> str:
@@ -75,46 +69,42 @@ def _call(subject: Subject) -> str:
     return f"import posterax as px\n\nposterior = px.fit(model, (x, y), px.{method})"
 
 
-def _settings(subject: Subject) -> dict[str, Any]:
-    record = subject.posterior.record
-    found: dict[str, Any] = {}
+def _settings(subject: Subject) -> dict[str, str]:
+    record, fitted = subject.posterior.record, subject.fitted
+    settings: dict[str, Any] = {}
     if record is not None:
-        found["method"] = record.method
-        found |= {str(k): _plain(v) for k, v in record.settings.items()}
-    fitted = subject.fitted
+        settings = {"method": record.method} | record.settings
+        settings.pop("method_settings", None)  # the call above has them
     if isinstance(fitted, BayesianEstimator):
-        changed = fitted.get_params(deep=False)
-        found |= {k: _plain(v) for k, v in changed.items() if v is not None and k != "method"}
+        given = fitted.get_params(deep=False)
+        settings |= {k: v for k, v in given.items() if v is not None and k != "method"}
         seeds = {"first weights": "_network_seed", "fit": "_fit_seed", "draws": "_predict_seed"}
-        found |= {
-            f"seed of the {name}": str(getattr(fitted, place))
+        settings |= {
+            f"seed of the {name}": getattr(fitted, place)
             for name, place in seeds.items()
             if hasattr(fitted, place)
         }
-    found["weights with a posterior"] = f"{subject.posterior.model.bayesian_size:,}"
-    found["seed of this report"] = SEED
-    return found
+    settings["weights with a posterior"] = f"{subject.posterior.model.bayesian_size:,}"
+    settings["seed of this report"] = SEED
+    return {str(name): _plain(value) for name, value in settings.items()}
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:  # run from a source tree
-            continue
-    return found
+        with suppress(PackageNotFoundError):  # run from a source tree
+            versions[name] = version(name)
+    return versions
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     """A setting in one line; JSON for what is nested."""
-    if isinstance(value, Mapping | list | tuple):
-        try:
-            return json.dumps(value, ensure_ascii=False, default=_item)
-        except (TypeError, ValueError):
-            return str(value)
+    if not isinstance(value, Mapping | list | tuple):
+        return str(value)
+    with suppress(TypeError, ValueError):
+        return json.dumps(
+            value,
+            ensure_ascii=False,
+            default=lambda v: v.tolist() if isinstance(v, np.ndarray | np.generic) else str(v),
+        )
     return str(value)
-
-
-def _item(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray | np.generic) else str(value)

@@ -1,16 +1,17 @@
 """Pictures of numbers: whether intervals hold, and where the uncertainty is."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import stats
 
 from .. import metrics, plot
 from ..diagnostics.chance import wilson
+from ..metrics import Evaluation
 from ..plot.style import DATA, EPISTEMIC, EPISTEMIC_FILL, MEAN
-from .page import Pictures, Section
-from .pictures import FAINT, WRONG, draw
-from .scores import COVERAGE, FEW_ROWS, Score
+from .page import Level, Picture, Section
+from .pictures import FAINT, WRONG, draw, few_ticks
+from .scores import FEW_ROWS
 from .subject import LEVEL, SEED, Subject
 from .words import many, percent, show
 
@@ -23,13 +24,12 @@ GROUPS = 10  # of rows, by deviation
 SERIOUS = 0.15  # below its promise: a miss that matters
 
 
-def calibration(subject: Subject, scores: dict[str, Score]) -> Section:
+def calibration(subject: Subject, scores: Evaluation) -> Section:
     """Quantiles and coverage, with words."""
     part = Section("calibration", "Calibration: do intervals hold what they say?")
     u = subject.transform
     inside = np.array([np.mean(np.abs(u - 0.5) <= level / 2) for level in LEVELS])
-    score, promise = scores[COVERAGE], subject.promised
-    at, low, high, n = score.value, score.low, score.high, score.rows or len(u)
+    (at, low, high, *_), promise, n = scores["coverage"], subject.promised, scores.rows
     furthest = float(np.max(np.abs(inside - LEVELS)))
     ends = f"{percent(low, 1)} to {percent(high, 1)}"
     text = (
@@ -43,34 +43,25 @@ def calibration(subject: Subject, scores: dict[str, Score]) -> Section:
         f"agrees with {percent(promise, 0 if promise == LEVEL else 1)} as far as {many(n, 'row')} "
         f"can tell ({ends})"
     )
+    its = f"Its {percent(LEVEL)} intervals hold {percent(at, 1)} of the truths"
+    level: Level = "care"
     if low <= promise <= high and low > promise - SERIOUS and n >= FEW_ROWS:
-        verdict = f"That {agrees}."
-        level, found = "good", f"The coverage of its {percent(LEVEL)} intervals {agrees}."
+        level, verdict = "good", f"That {agrees}."
+        finding = f"The coverage of its {percent(LEVEL)} intervals {agrees}."
     elif low <= promise <= high:
-        verdict = (
-            f"That {agrees}, which are too few to rule out a serious miss, "
-            f"{100 * SERIOUS:.0f} points and more."
-        )
-        level, found = (
-            "care",
-            f"The coverage of its {percent(LEVEL)} intervals {agrees}: too few to rule out a "
-            "serious miss.",
-        )
+        few = f"{agrees}; these are too few to rule out a serious miss"
+        verdict = f"That {few}, {100 * SERIOUS:.0f} points and more."
+        finding = f"The coverage of its {percent(LEVEL)} intervals {few}."
     elif at < promise:
-        verdict = "That is too few: the intervals are too narrow, the model is too sure of itself."
         level = "bad" if high < promise - SERIOUS else "care"
-        found = f"Its intervals are too narrow: {percent(LEVEL)} ones hold {percent(at, 1)}."
+        verdict = "That is too few: the intervals are too narrow, the model is too sure of itself."
+        finding = f"{its}: they are too narrow."
     else:
-        verdict = (
-            "That is too many: the intervals are wider than need be, which errs on the safe side."
-        )
-        level, found = (
-            "care",
-            f"Its intervals are too wide: {percent(LEVEL)} ones hold {percent(at, 1)}.",
-        )
+        verdict = "That is too many: the intervals are too wide, which errs on the safe side."
+        finding = f"{its}: they are too wide."
     part.say(f"{text} {verdict}")
-    part.find(level, found)  # type: ignore[arg-type]
-    part.blocks.append(Pictures([_quantiles(subject), _coverage(inside, len(u), furthest)]))
+    part.find(level, finding)
+    part.show(_quantiles(subject), _coverage(inside, len(u), furthest))
     return part
 
 
@@ -92,10 +83,8 @@ def uncertainty(subject: Subject) -> Section:
         f"{subject.target}; {percent(typical)} of its square is epistemic: by the model's own "
         f"account {cause}. " + _rank_words(subject.std, error)
     )
-    part.blocks.append(
-        Pictures(
-            [_against_truth(subject), _errors(subject, error), _parts(subject), _rejection(subject)]
-        )
+    part.show(
+        _against_truth(subject), _errors(subject, error), _parts(subject), _rejection(subject)
     )
     return part
 
@@ -118,7 +107,7 @@ def _rank_words(std: np.ndarray, error: np.ndarray) -> str:
     )
 
 
-def _quantiles(subject: Subject) -> Any:
+def _quantiles(subject: Subject) -> Picture:
     return draw(
         "quantiles", "Quantile calibration",
         "The share of truths below each predicted quantile. A calibrated model stays in the grey "
@@ -138,7 +127,7 @@ def _power(n: int) -> str:
     )
 
 
-def _coverage(inside: np.ndarray, n: int, furthest: float) -> Any:
+def _coverage(inside: np.ndarray, n: int, furthest: float) -> Picture:
     ends = np.array([wilson(float(share), n) for share in inside])
 
     def onto(axes: "Axes") -> None:
@@ -167,7 +156,7 @@ def _some(n: int, most: int) -> np.ndarray:
     return np.sort(np.random.default_rng(SEED).choice(n, most, replace=False))
 
 
-def _against_truth(subject: Subject) -> Any:
+def _against_truth(subject: Subject) -> Picture:
     some = _some(len(subject.true), BARS)
     mean, true = subject.mean[some], subject.true[some]
     low, high = subject.low[some], subject.high[some]
@@ -191,7 +180,7 @@ def _against_truth(subject: Subject) -> Any:
                 )  # fmt: skip
         axes.set_xlabel("true")
         axes.set_ylabel("predicted")
-        axes.xaxis.set_major_locator(_few())
+        axes.xaxis.set_major_locator(few_ticks())
 
     chosen = f"{many(len(some), 'row')}" + (" (a sample)" if len(some) < len(subject.true) else "")
     return draw(
@@ -202,13 +191,7 @@ def _against_truth(subject: Subject) -> Any:
     )  # fmt: skip
 
 
-def _few() -> Any:
-    from matplotlib.ticker import MaxNLocator
-
-    return MaxNLocator(5)
-
-
-def _parts(subject: Subject) -> Any:
+def _parts(subject: Subject) -> Picture:
     some = _some(len(subject.true), POINTS)
 
     def onto(axes: "Axes") -> None:
@@ -223,7 +206,7 @@ def _parts(subject: Subject) -> Any:
         axes.set_ylim(0, top)
         axes.set_xlabel("aleatoric deviation (noise)")
         axes.set_ylabel("epistemic deviation (lack of data)")
-        axes.xaxis.set_major_locator(_few())
+        axes.xaxis.set_major_locator(few_ticks())
 
     return draw(
         "parts", "Epistemic and aleatoric deviation",
@@ -234,7 +217,7 @@ def _parts(subject: Subject) -> Any:
     )  # fmt: skip
 
 
-def _rejection(subject: Subject) -> Any:
+def _rejection(subject: Subject) -> Picture:
     curve = metrics.rmse_rejection(subject.mean, subject.true, subject.std)
     best = metrics.rmse_rejection(subject.mean, subject.true, np.abs(subject.true - subject.mean))
     every = max(1, len(curve.rejected) // POINTS)
@@ -257,20 +240,20 @@ def _rejection(subject: Subject) -> Any:
 
     return draw(
         "rejection", "Error when the least certain are left out",
-        "The error of what is kept, over the share of rows left to somebody else, the least "
-        "certain first. The further it falls below the dotted line the better.",
+        "The error of the other rows, over the share left out, the least certain first. The "
+        "further it falls below the dotted line the better.",
         onto,
     )  # fmt: skip
 
 
-def _errors(subject: Subject, error: np.ndarray) -> Any:
+def _errors(subject: Subject, error: np.ndarray) -> Picture:
     n = len(error)
     groups = int(np.clip(n // 8, 1, GROUPS))
     order = np.array_split(np.argsort(subject.std, kind="stable"), groups)
     promised = np.array([np.sqrt(np.mean(np.square(subject.std[rows]))) for rows in order])
-    found = np.array([np.sqrt(np.mean(np.square(error[rows]))) for rows in order])
+    actual = np.array([np.sqrt(np.mean(np.square(error[rows]))) for rows in order])
     # the root of a mean square of k deviations: relative error about 1 / √(2k)
-    reach = found * np.array([1.96 / np.sqrt(2 * len(rows)) for rows in order])
+    reach = actual * np.array([1.96 / np.sqrt(2 * len(rows)) for rows in order])
 
     def onto(axes: "Axes") -> None:
         some = _some(n, POINTS)
@@ -281,16 +264,17 @@ def _errors(subject: Subject, error: np.ndarray) -> Any:
         high = 1.06 * max(promised.max(), subject.std[some].max())
         axes.plot([0, high], [0, high], ":", color=MEAN, linewidth=1.1, label="as promised")
         axes.errorbar(
-            promised, found, np.minimum(reach, found), color=EPISTEMIC, marker="o", markersize=4.5,
-            linewidth=1.6, elinewidth=1, capsize=2.5, label="RMSE of groups", zorder=3,
+            promised, actual, np.minimum(reach, actual), color=EPISTEMIC, marker="o",
+            markersize=4.5, linewidth=1.6, elinewidth=1, capsize=2.5, label="RMSE of groups",
+            zorder=3,
         )  # fmt: skip
         low = min(promised.min(), subject.std[some].min())
         pad = 0.06 * (high - low)
         axes.set_xlim(max(low - pad, 0), high)
-        axes.set_ylim(0, 1.05 * max(np.quantile(error, 0.98), (found + reach).max(), high / 1.06))
+        axes.set_ylim(0, 1.05 * max(np.quantile(error, 0.98), (actual + reach).max(), high / 1.06))
         axes.set_xlabel("predicted deviation")
         axes.set_ylabel("error")
-        axes.xaxis.set_major_locator(_few())
+        axes.xaxis.set_major_locator(few_ticks())
 
     return draw(
         "errors", "Errors against predicted deviations",

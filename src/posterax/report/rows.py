@@ -1,12 +1,15 @@
 """The rows the model is most and least certain about, as they stand in the table."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .page import Section, Table
 from .subject import LEVEL, Subject
 from .words import cell, cut, cut_apart, decimals, fixed, many, percent
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SHOWN = 10  # rows of each table
 MOST_COLUMNS = 12  # of the inputs
@@ -53,14 +56,8 @@ def _answers(subject: Subject, rows: np.ndarray) -> tuple[list[str], list[list[A
     if subject.classifies:
         names = subject.classes
         heads = [
-            subject.counted,
-            "Predicted",
-            "Probability",
-            "True",
-            "Right",
-            "Epistemic",
-            "Aleatoric",
-        ]
+            subject.counted, "Predicted", "Probability", "True", "Right", "Epistemic", "Aleatoric",
+        ]  # fmt: skip
         cells: list[list[Any]] = [
             [
                 subject.numbers[i], names[int(subject.p[i].argmax())], _sure(subject.p[i].max()),
@@ -71,8 +68,8 @@ def _answers(subject: Subject, rows: np.ndarray) -> tuple[list[str], list[list[A
         ]  # fmt: skip
         return heads, cells, {0, 2, 5, 6}
     places = decimals(subject.std)
-    whole = subject.true == np.round(subject.true)
-    true_places = 0 if whole.all() else places
+    integers = subject.true == np.round(subject.true)
+    true_places = 0 if integers.all() else places
     heads = [
         subject.counted, "Predicted", f"{percent(LEVEL)} interval", "True", "Inside", "Epistemic",
         "Aleatoric",
@@ -82,7 +79,7 @@ def _answers(subject: Subject, rows: np.ndarray) -> tuple[list[str], list[list[A
             subject.numbers[i], fixed(subject.mean[i], places),
             f"{fixed(subject.low[i], places)} to {fixed(subject.high[i], places)}",
             fixed(subject.true[i], true_places),
-            "yes" if subject.low[i] <= subject.true[i] <= subject.high[i] else "no",
+            "yes" if subject.inside[i] else "no",
             fixed(subject.epistemic[i], places), fixed(subject.aleatoric[i], places),
         ]
         for i in rows.tolist()
@@ -98,7 +95,7 @@ def _nats(value: float) -> str:
     return "< 0.001" if abs(value) < 0.0005 else fixed(value, 3)
 
 
-def _places(column: Any) -> int | None:
+def _places(column: "pd.Series") -> int | None:
     """The decimals that these numbers have, if they are few."""
     values = column.to_numpy(np.float64)
     values = values[np.isfinite(values)]

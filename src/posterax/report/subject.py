@@ -1,10 +1,13 @@
 """What a report is about: a fitted model, the rows it learned from, and those it is judged by."""
 
+import copy
 import dataclasses
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jaxtyping import PyTree
+from numpy.typing import ArrayLike
 
 from ..metrics.inputs import class_probabilities
 from ..posteriors import Posterior
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST_ROWS = 2000  # to judge by, and for pictures: more change nothing that can be seen
-SEED = 0  # of everything random in a report
+SEED = 0  # random seed of a report
 LEVEL = 0.9  # of intervals
 SAMPLES = 100  # draws of a plain posterior; an estimator has its own number
 
@@ -29,7 +32,7 @@ class Subject:
     numbers or as labels 0 … K−1; ``train_x`` and ``train_y`` those it learned from.
     """
 
-    fitted: Any
+    fitted: BayesianEstimator | Posterior
     posterior: Posterior
     train_x: "pd.DataFrame | None"
     train_y: np.ndarray
@@ -42,7 +45,7 @@ class Subject:
     classes: list[str]
     target: str
     numbers: list[str]  # of the rows: the data frame's own index, or their places from 0
-    inputs: Any  # as ``predictive`` took them, for a second look
+    inputs: PyTree  # as ``predictive`` took them, for a second look
     counted: str = "Row"  # what these numbers are: the name of the index, where it has one
 
     @property
@@ -60,55 +63,33 @@ class Subject:
 
     def again(self, posterior: Posterior, rows: np.ndarray) -> Predictive:
         """What another posterior of the same model says about some of the rows."""
-        if isinstance(self.fitted, BayesianEstimator):
-            import copy
-
-            other = copy.copy(self.fitted)
-            other.posterior_ = posterior
-            return other.predictive(_take(self.inputs, rows))
-        return _predict(posterior, _take(self.inputs, rows))
+        return _predict(self.fitted, posterior, _take(self.inputs, rows))
 
     # -- regression and counts, of the first target where there are several
 
-    def _first(self, values: Any) -> np.ndarray:
+    def _first(self, values: ArrayLike) -> np.ndarray:
         values = np.asarray(values, np.float64)
         return values.reshape(len(values), -1)[:, 0]
 
-    @cached_property
-    def true(self) -> np.ndarray:
-        return self._first(self.y)
+    def _quantile(self, level: float) -> np.ndarray:
+        return self._first(self.predictive.quantile(np.array([level]))[0])
 
-    @cached_property
-    def mean(self) -> np.ndarray:
-        return self._first(self.predictive.mean)
-
-    @cached_property
-    def std(self) -> np.ndarray:
-        return self._first(self.predictive.std)
+    true = cached_property(lambda self: self._first(self.y))
+    mean = cached_property(lambda self: self._first(self.predictive.mean))
+    std = cached_property(lambda self: self._first(self.predictive.std))
+    low = cached_property(lambda self: self._quantile((1 - LEVEL) / 2))
+    high = cached_property(lambda self: self._quantile((1 + LEVEL) / 2))
 
     @cached_property
     def epistemic(self) -> np.ndarray:
         """Deviations, of numbers; nats, of classes."""
-        found = self._first(self.predictive.epistemic)
-        return found if self.classifies else np.sqrt(found)
+        part = self._first(self.predictive.epistemic)
+        return part if self.classifies else np.sqrt(part)
 
     @cached_property
     def aleatoric(self) -> np.ndarray:
-        found = self._first(self.predictive.aleatoric)
-        return found if self.classifies else np.sqrt(found)
-
-    @cached_property
-    def _quantiles(self) -> np.ndarray:
-        levels = np.array([(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-        return np.stack([self._first(q) for q in self.predictive.quantile(levels)])
-
-    @property
-    def low(self) -> np.ndarray:
-        return self._quantiles[0]
-
-    @property
-    def high(self) -> np.ndarray:
-        return self._quantiles[1]
+        part = self._first(self.predictive.aleatoric)
+        return part if self.classifies else np.sqrt(part)
 
     @cached_property
     def inside(self) -> np.ndarray:
@@ -121,9 +102,9 @@ class Subject:
         if self.kind != "counts":
             return LEVEL
         low, high = self.predictive.quantile(np.array([(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
-        held = self._first(self.predictive.cdf(high))
+        mass = self._first(self.predictive.cdf(high))
         below = self._first(self.predictive.cdf(np.maximum(low - 1, 0)))
-        return float(np.mean(held - np.where(self.low > 0, below, 0)))
+        return float(np.mean(mass - np.where(self.low > 0, below, 0)))
 
     @cached_property
     def transform(self) -> np.ndarray:
@@ -145,20 +126,18 @@ class Subject:
 
     # -- classes
 
-    @cached_property
-    def p(self) -> np.ndarray:
-        return class_probabilities(self.predictive)
-
-    @cached_property
-    def right(self) -> np.ndarray:
-        return self.p.argmax(-1) == self.y
-
-    @cached_property
-    def entropy(self) -> np.ndarray:
-        return np.asarray(self.predictive.total, np.float64)
+    p = cached_property(lambda self: class_probabilities(self.predictive))
+    right = cached_property(lambda self: self.p.argmax(-1) == self.y)
+    entropy = cached_property(lambda self: np.asarray(self.predictive.total, np.float64))
 
 
-def make_subject(fitted: Any, X: Any, y: Any, held_out: Any, target: str | None) -> Subject:
+def make_subject(
+    fitted: BayesianEstimator | Posterior,
+    X: PyTree,
+    y: ArrayLike,
+    held_out: tuple[PyTree, ArrayLike] | None,
+    target: str | None,
+) -> Subject:
     """Check what was given, take a sample of the rows, and predict them."""
     estimator = isinstance(fitted, BayesianEstimator)
     posterior = getattr(fitted, "posterior_", None) if estimator else fitted
@@ -187,40 +166,39 @@ def make_subject(fitted: Any, X: Any, y: Any, held_out: Any, target: str | None)
     if tested > MOST_ROWS:
         known = np.sort(np.random.default_rng(SEED).choice(known, MOST_ROWS, replace=False))
     inputs = _take(judged_x, known)
-    predictive = fitted.predictive(inputs) if estimator else _predict(fitted, inputs)
+    predictive = _predict(fitted, posterior, inputs)
     if classes is not None:
         _check_classes(predictive, labels[known])
         classes = classes or list(range(predictive.mean.shape[-1]))
     return Subject(
-        fitted=fitted,
-        posterior=posterior,
-        train_x=as_frame(X, names),
+        fitted=fitted, posterior=posterior, train_x=as_frame(X, names),
         train_y=_numbers(y) if classes is None else _labels(y, classes),
-        x=as_frame(inputs, names),
-        y=labels[known],
-        predictive=predictive,
-        held_out=held_out is not None,
-        tested=tested,
-        unknown=unknown,
+        x=as_frame(inputs, names), y=labels[known], predictive=predictive,
+        held_out=held_out is not None, tested=tested, unknown=unknown,
         classes=[] if classes is None else [cut(c, 40) for c in classes],
         target=cut(target or _name_of(y) or "y", 60),
-        numbers=[cut(i, 24) for i in getattr(inputs, "index", known)],
-        inputs=inputs,
+        numbers=[cut(i, 24) for i in getattr(inputs, "index", known)], inputs=inputs,
         counted=_counted(inputs),
-    )
+    )  # fmt: skip
 
 
-def _counted(inputs: Any) -> str:
+def _counted(inputs: PyTree) -> str:
     name = getattr(getattr(inputs, "index", None), "name", None)
     return "Row" if name is None else cut(str(name)[:1].upper() + str(name)[1:], 24)
 
 
-def _predict(posterior: Posterior, inputs: Any) -> Predictive:
-    # a chain may have kept many thousand draws: a hundred are enough for a page
+def _predict(
+    fitted: BayesianEstimator | Posterior, posterior: Posterior, inputs: PyTree
+) -> Predictive:
+    if isinstance(fitted, BayesianEstimator):
+        other = copy.copy(fitted)
+        other.posterior_ = posterior
+        return other.predictive(inputs)
+    # a chain may have thousands of draws: a hundred are enough for a page
     return posterior.predict(inputs, samples=SAMPLES, key=SEED)
 
 
-def as_frame(X: Any, names: list[str] | None = None) -> "pd.DataFrame | None":
+def as_frame(X: PyTree, names: list[str] | None = None) -> "pd.DataFrame | None":
     """A table as it was given, or an array as one; ``None`` for inputs that are no table."""
     import pandas as pd
 
@@ -235,12 +213,12 @@ def as_frame(X: Any, names: list[str] | None = None) -> "pd.DataFrame | None":
     return pd.DataFrame(array, columns=names)
 
 
-def _names(fitted: Any) -> list[str] | None:
+def _names(fitted: BayesianEstimator | Posterior) -> list[str] | None:
     names = getattr(fitted, "feature_names_in_", None)
     return None if names is None else [str(name) for name in names]
 
 
-def _classes(fitted: Any, posterior: Posterior) -> list[Any] | None:
+def _classes(fitted: BayesianEstimator | Posterior, posterior: Posterior) -> list[Any] | None:
     """The labels in the order of the probabilities; ``None`` in regression."""
     if posterior.model.likelihood.kind != "classification":
         return None
@@ -250,7 +228,7 @@ def _classes(fitted: Any, posterior: Posterior) -> list[Any] | None:
     return []  # of a posterior: 0 … K−1, once it has predicted
 
 
-def _labels(y: Any, classes: list[Any]) -> np.ndarray:
+def _labels(y: ArrayLike, classes: list[Any]) -> np.ndarray:
     """Places among the classes, −1 for a label that is not there."""
     values = np.asarray(y).reshape(-1)
     if not classes:  # a posterior's labels are 0 … K−1 already
@@ -270,7 +248,7 @@ def _check_classes(predictive: Predictive, labels: np.ndarray) -> None:
         raise ValueError(f"y must hold labels 0 to {shape[-1] - 1}, got {labels.max()}")
 
 
-def _numbers(y: Any) -> np.ndarray:
+def _numbers(y: ArrayLike) -> np.ndarray:
     values = np.asarray(y)
     if values.dtype.kind not in "biuf":
         try:
@@ -281,14 +259,14 @@ def _numbers(y: Any) -> np.ndarray:
     return values.astype(np.float64)
 
 
-def _name_of(y: Any) -> str | None:
+def _name_of(y: PyTree) -> str | None:
     name = getattr(y, "name", None)
     if name is None and getattr(y, "ndim", 1) == 2 and hasattr(y, "columns"):
         name = ", ".join(map(str, y.columns))
     return None if name is None else str(name)
 
 
-def _rows(values: Any) -> int:
+def _rows(values: PyTree) -> int:
     import jax
 
     if hasattr(values, "shape"):
@@ -298,7 +276,7 @@ def _rows(values: Any) -> int:
     return len(values)
 
 
-def _take(values: Any, rows: np.ndarray) -> Any:
+def _take(values: PyTree, rows: np.ndarray) -> PyTree:
     import jax
 
     if hasattr(values, "iloc"):
@@ -308,7 +286,7 @@ def _take(values: Any, rows: np.ndarray) -> Any:
     return np.asarray(values)[rows]
 
 
-def _same_length(first: str, a: Any, second: str, b: Any) -> None:
+def _same_length(first: str, a: PyTree, second: str, b: PyTree) -> None:
     if _rows(a) != _rows(b) or not _rows(a):
         raise ValueError(
             f"{first} and {second} must have the same number of rows, 1 or more, got "

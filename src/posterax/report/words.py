@@ -1,7 +1,7 @@
 """Numbers and foreign text as a page shows them."""
 
 import unicodedata
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -9,7 +9,7 @@ MISSING = "–"
 LONGEST = 80  # characters of a cell; what is longer is cut
 
 
-def show(value: Any, digits: int = 3) -> str:
+def show(value: float | None, digits: int = 3) -> str:
     """A number to so many significant digits, with commas; "–" for what is none.
 
     Example:
@@ -17,11 +17,7 @@ def show(value: Any, digits: int = 3) -> str:
         >>> show(1234.56), show(0.012345), show(-0.0), show(float("nan")), show(3e-9)
         ('1,235', '0.0123', '0', '–', '3e-9')
     """
-    try:
-        value = float(value)
-    except (TypeError, ValueError):
-        return MISSING
-    if not np.isfinite(value):
+    if value is None or not np.isfinite(value):
         return MISSING
     if value == 0:
         return "0"
@@ -29,11 +25,11 @@ def show(value: Any, digits: int = 3) -> str:
     if size >= 9 or size < -4:
         mantissa, _, power = f"{value:.{digits - 1}e}".partition("e")
         mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
-        return f"{mantissa}e{int(power)}".replace("-", "−", value < 0)
+        return f"{mantissa}e{int(power)}".replace("-", "−", int(value < 0))
     return fixed(value, max(digits - 1 - size, 0))
 
 
-def short(value: Any, digits: int = 4) -> str:
+def short(value: float, digits: int = 4) -> str:
     """As ``show``, without zeros at the end.
 
     Example:
@@ -45,7 +41,7 @@ def short(value: Any, digits: int = 4) -> str:
     return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
 
 
-def fixed(value: Any, decimals: int) -> str:
+def fixed(value: float | None, decimals: int) -> str:
     """A number with so many decimals, and a proper minus sign.
 
     Example:
@@ -64,7 +60,7 @@ def fixed(value: Any, decimals: int) -> str:
     return text.replace("-", "−")
 
 
-def decimals(values: Any, digits: int = 3) -> int:
+def decimals(values: np.ndarray, digits: int = 3) -> int:
     """How many decimals show the typical one of these numbers to so many digits.
 
     Example:
@@ -79,7 +75,7 @@ def decimals(values: Any, digits: int = 3) -> int:
     return int(np.clip(digits - 1 - np.floor(np.log10(np.median(values))), 0, 6))
 
 
-def percent(share: Any, digits: int = 0) -> str:
+def percent(share: float, digits: int = 0) -> str:
     """A share as a percentage.
 
     Example:
@@ -87,7 +83,7 @@ def percent(share: Any, digits: int = 0) -> str:
         >>> percent(0.914), percent(float("nan"))
         ('91 %', '–')
     """
-    text = fixed(None if share is None else 100 * float(share), digits)
+    text = fixed(100 * float(share), digits)
     return text if text == MISSING else f"{text} %"
 
 
@@ -102,7 +98,7 @@ def many(number: int, one: str, more: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else more or one + 's'}"
 
 
-def cut(text: Any, most: int = LONGEST) -> str:
+def cut(given: object, most: int = LONGEST) -> str:
     """Text that came with the data, in one line: no control characters, and not too long.
 
     Characters that turn the direction of what follows are taken out; right-to-left letters stay.
@@ -112,20 +108,20 @@ def cut(text: Any, most: int = LONGEST) -> str:
         >>> cut("a" * 9, 4), cut("two\\nlines"), cut("\\u202eevil"), cut("  ")
         ('aaa…', 'two lines', 'evil', '(blank)')
     """
-    text = str(text)[: 4 * most + 16]  # what is cut away anyhow is not looked at
+    text = str(given)[: 4 * most + 16]  # what is cut away anyhow is not looked at
     # Cc, Cf, Cs: control, formatting (direction, joiners of width 0) and broken surrogates
-    kept = [
+    letters = [
         " " if c in "\n\r\t\v\f\u2028\u2029" else c
         for c in text
         if c in "\n\r\t\v\f\u200d" or unicodedata.category(c) not in ("Cc", "Cf", "Cs")
     ]
-    text = " ".join("".join(kept).split())
+    text = " ".join("".join(letters).split())
     if not text:
         return "(blank)"
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def cut_apart(names: Any, most: int = LONGEST) -> list[str]:
+def cut_apart(names: Iterable[object], most: int = LONGEST) -> list[str]:
     """Names cut so that different ones stay different: where they begin alike, the end is kept.
 
     Example:
@@ -133,18 +129,18 @@ def cut_apart(names: Any, most: int = LONGEST) -> list[str]:
         >>> cut_apart(["width of the first", "width of the second", "w"], 12)
         ['width… first', 'width…second', 'w']
     """
-    whole = [cut(name, 10 * most) for name in names]
-    short = [cut(name, most) for name in whole]
+    long = [cut(name, 10 * most) for name in names]
+    short = [cut(name, most) for name in long]
     tail = most // 2
     return [
         f"{name[: most - tail - 1].rstrip()}…{name[-tail:]}"
         if len(name) > most and short.count(head) > 1
         else head
-        for name, head in zip(whole, short, strict=True)
+        for name, head in zip(long, short, strict=True)
     ]
 
 
-def cell(value: Any, places: int | None = None) -> str:
+def cell(value: object, places: int | None = None) -> str:
     """A value of a table as it stands there: a number, a date, text, or "–" where none is.
 
     Example:
@@ -162,7 +158,7 @@ def cell(value: Any, places: int | None = None) -> str:
         # years and codes have no commas
         return str(int(value)).replace("-", "−") if abs(int(value)) < 10**15 else show(int(value))
     if isinstance(value, float | np.floating):
-        return short(value) if places is None else fixed(value, places)
+        return short(float(value)) if places is None else fixed(float(value), places)
     if isinstance(value, pd.Timestamp):
         plain = value == value.normalize()
         return value.strftime("%Y-%m-%d" if plain else "%Y-%m-%d %H:%M:%S")
