@@ -46,7 +46,7 @@ def posterior_of(likelihood, outputs, targets, spread=0.5, prior=None, mu=None, 
     sigma = np.broadcast_to(spread, (2, outputs)).astype("float32")
     rho = px.Parameters({"w": jnp.log(jnp.expm1(sigma))}, {})
     mu = model.parameters if mu is None else px.Parameters({"w": jnp.asarray(mu)}, {})
-    record = None if history is None else Record(history=history)
+    record = None if history is None else Record(terms=history)
     return MeanFieldGaussian(model, model.network.state, targets, mu=mu, rho=rho, record=record)
 
 
