@@ -1,6 +1,5 @@
 """What to do, given what is believed."""
 
-from .decide import decide
-from .decision import Decision, Realised
+from .decide import Decision, Realised, decide
 
 __all__ = ["Decision", "Realised", "decide"]

@@ -5,16 +5,77 @@ r"""What to do, given what is believed: the action of least expected loss, or no
 A probability says what may be the case; a decision also needs what each mistake costs.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .._util.checks import whole_number
 from ..data import as_array, check_finite
 from ..metrics.inputs import Forecast, is_predictive, of_examples
-from .classes import for_classes
-from .decision import Decision
-from .options import Actions, Loss, is_name
-from .values import by_name, for_values
+from .options import Actions, Loss, by_name, for_classes, for_values, is_name
+
+
+class Realised(NamedTuple):
+    """What decisions have cost, once y is known."""
+
+    loss: float  # mean over all examples, with the cost of abstaining where that was done
+    accepted: float  # the share that was decided
+    loss_of_accepted: float  # mean over these; NaN if there are none
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Actions of least expected loss, one for each example; made by ``px.decide``.
+
+    It can be pickled; for values with a loss function of one's own, if that can.
+
+    Example:
+        >>> import posterax as px
+        >>> decision = px.decide([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]], "zero_one", abstain=0.3)
+        >>> decision.action, round(decision.accepted, 2), round(decision.accepted_risk, 2)
+        (array([ 0, -1,  1]), 0.67, 0.15)
+        >>> decision.realised([0, 0, 0])
+        Realised(loss=0.433..., accepted=0.666..., loss_of_accepted=0.5)
+    """
+
+    action: np.ndarray
+    """What to do. Where abstained: −1 among class indices, NaN among numbers, None among others."""
+    risk: np.ndarray
+    """The expected loss of that: of the action, or the cost of abstaining."""
+    expected: np.ndarray
+    """The expected loss of every action, with the actions last."""
+    abstained: np.ndarray
+    """Where no action is worth its risk."""
+    error: np.ndarray
+    """The standard error of ``risk`` where it comes from draws of y; 0 where it is exact."""
+    perfect: np.ndarray
+    """The expected loss of someone who knows y before acting."""
+    _lost: Callable[[ArrayLike], np.ndarray] = field(repr=False)
+    _cost: np.ndarray = field(repr=False)  # of abstaining; infinite where that is no option
+
+    @property
+    def accepted(self) -> float:
+        """The share of examples that is decided."""
+        return 1 - float(np.mean(self.abstained))
+
+    @property
+    def accepted_risk(self) -> float:
+        """The mean expected loss over the examples that are decided; NaN if there are none."""
+        return _mean(self.risk[~self.abstained])
+
+    @property
+    def value_of_information(self) -> np.ndarray:
+        """What knowing y before acting is worth: risk − perfect, at least 0."""
+        return np.maximum(self.risk - self.perfect, 0)  # rounding apart it is
+
+    def realised(self, y: ArrayLike) -> Realised:
+        """What these decisions cost where ``y`` came true."""
+        lost = self._lost(y)
+        loss = np.where(self.abstained, self._cost, lost)
+        return Realised(float(np.mean(loss)), self.accepted, _mean(lost[~self.abstained]))
 
 
 def decide(
@@ -71,20 +132,15 @@ def decide(
         options = by_name(predictive, loss, samples)
     elif is_name(loss):
         raise ValueError(f"the best action for {loss!r} is known exactly: leave actions out")
-    elif callable(loss):
-        options = for_values(predictive, loss, actions, samples)
     else:
-        raise ValueError(
-            "a loss matrix is for classes; for regression and counts loss must be 'squared', "
-            "'absolute', ('pinball', τ) or a function of y and an action"
-        )
-    cost, action = np.asarray(np.inf), options.action
+        options = for_values(predictive, loss, actions, samples)
+    cost = np.asarray(np.inf)
     if abstain is not None:
         cost = np.asarray(as_array(abstain, "abstain"), np.float64)
         check_finite("abstain", cost)
         if cost.shape != ():
             cost = of_examples(cost, options.risk.shape, "abstain")
-    undecided = options.risk > cost
+    undecided, action = options.risk > cost, options.action
     if abstain is not None:
         action = _without(action, undecided, indices=actions is None)
     return Decision(
@@ -96,9 +152,10 @@ def decide(
 def _without(action: np.ndarray, undecided: np.ndarray, indices: bool) -> np.ndarray:
     """Actions with a mark where there is none."""
     kind = action.dtype.kind
-    if indices and kind == "i":
-        return np.where(undecided, -1, action)
-    if kind in "biuf":
-        each = undecided.reshape(*undecided.shape, *[1] * (action.ndim - undecided.ndim))
-        return np.where(each, np.nan, action)
-    return np.where(undecided, np.array(None), action)
+    mark = -1 if indices and kind == "i" else np.nan if kind in "biuf" else np.array(None)
+    each = np.reshape(undecided, undecided.shape + (1,) * (action.ndim - undecided.ndim))
+    return np.where(each, mark, action)
+
+
+def _mean(losses: np.ndarray) -> float:
+    return float(np.mean(losses)) if losses.size else float("nan")
