@@ -8,7 +8,7 @@ import optax
 import pytest
 
 import posterax as px
-from posterax.recalibrate.spread import measure
+from posterax.recalibrate.scaling import measure
 from posterax.tables.standardise import Rows, held_out, standardiser
 
 FAST = {"steps": 300, "members": 2, "hidden_layer_sizes": (16,), "random_state": 0}

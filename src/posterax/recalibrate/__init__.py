@@ -6,13 +6,12 @@ Each is fitted on the predictive of held-out data, and then acts on any other pr
     predictive = temperature(posterior.predict(x_new))
 """
 
+from .base import load
 from .conformal import ConformalInterval
 from .conformal_sets import ConformalSet
 from .isotonic import Isotonic
 from .recalibrated import RecalibratedPredictive
-from .saved import load
-from .spread import Spread
-from .temperature import Temperature
+from .scaling import Spread, Temperature
 
 __all__ = [
     "ConformalInterval",

@@ -16,9 +16,9 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._util.checks import fraction, one_of, whole_number
+from .._util.checks import fraction, one_of
 from ..metrics.inputs import Forecast
-from .base import Recalibration, numbers, shown, targets
+from .base import Recalibration, check_shape, shown, targets
 
 Score = Literal["residual", "scaled", "quantile"]
 Band = Forecast | tuple[ArrayLike, ArrayLike]
@@ -57,27 +57,31 @@ class Conformal(Recalibration):
     """What conformal recalibrations share: the largest score that is covered, and its level."""
 
     scores: ClassVar[tuple[str, ...]]
-    limit: ClassVar[str]  # the field with the largest score
-    label: ClassVar[str]  # and what it is called
+    label: ClassVar[str]  # what the largest score is called
 
     score: str
     level: float
-    n: int
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         one_of("score", self.score, self.scores)
         fraction("level", self.level)
-        whole_number("n", self.n)
-        limit = numbers(getattr(self, self.limit))
-        if np.any(np.isnan(limit)):
-            raise ValueError(f"{self.limit} must be a number, got {limit!r}")
-        object.__setattr__(self, self.limit, limit)
+        if np.any(np.isnan(self.limit)):
+            raise ValueError(f"{self.arrays[0]} must be a number, got {self.limit}")
+
+    @property
+    def limit(self) -> np.ndarray:
+        """The largest score that is covered."""
+        return np.asarray(getattr(self, self.arrays[0]))
+
+    def limit_for(self, shape: tuple[int, ...]) -> np.ndarray:
+        """The same, for targets of this shape."""
+        check_shape(self.arrays[0], self.limit.shape, shape if self.limit.shape else ())
+        return self.limit
 
     def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}({self.score!r}, level={self.level:g}: {self.label} "
-            f"{shown(getattr(self, self.limit))} from {self.n} rows)"
-        )
+        what = f"{type(self).__name__}({self.score!r}, level={self.level:g}: {self.label}"
+        return f"{what} {shown(self.limit)} from {self.n} rows)"
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -119,7 +123,7 @@ class ConformalInterval(Conformal):
 
     kinds, instead = ("regression", "counts"), "px.recalibrate.ConformalSet"
     scores = get_args(Score)
-    limit = label = "margin"
+    arrays, label = ("margin",), "margin"
 
     score: Score
     level: float
@@ -174,12 +178,7 @@ class ConformalInterval(Conformal):
         """
         self.check_kind(predictive)
         centre, width = _band(predictive, self.score, self.level)
-        margin = np.asarray(self.margin)
-        if margin.shape not in ((), centre.shape[1:]):
-            raise ValueError(
-                f"the margin is for targets of shape {margin.shape} and the predictive has "
-                f"{centre.shape[1:]}: fit it on a predictive of the same model"
-            )
+        margin = self.limit_for(centre.shape[1:])
         with np.errstate(invalid="ignore"):
             reach = margin * width if self.score == "scaled" else width + margin
             reach = np.where(np.isinf(margin), np.inf, np.maximum(reach, 0))
@@ -198,18 +197,17 @@ def _band(predictive: Any, score: Score, level: float) -> tuple[np.ndarray, np.n
     if score == "residual":
         centre = np.asarray(predictive.mean if known else predictive, np.float64)
         return centre, np.zeros_like(centre)
-    if not known and not (isinstance(predictive, tuple) and len(predictive) == 2):
+    if known:
+        if score == "scaled":
+            predictive = predictive.mean, predictive.std
+        else:
+            predictive = predictive.interval(level)
+    elif not (isinstance(predictive, tuple) and len(predictive) == 2):
         pair = "(mean, std)" if score == "scaled" else "(low, high)"
-        raise TypeError(
-            f"score={score!r} needs a predictive or the pair {pair}, got "
-            f"{type(predictive).__name__}"
-        )
-    if score == "scaled":
-        centre, width = (predictive.mean, predictive.std) if known else predictive
-        return np.asarray(centre, np.float64), np.asarray(width, np.float64)
-    ends = predictive.interval(level) if known else predictive
-    low, high = (np.asarray(end, np.float64) for end in ends)
-    return (low + high) / 2, (high - low) / 2
+        given = type(predictive).__name__
+        raise TypeError(f"score={score!r} needs a predictive or the pair {pair}, got {given}")
+    first, second = (np.asarray(part, np.float64) for part in predictive)
+    return (first, second) if score == "scaled" else ((first + second) / 2, (second - first) / 2)
 
 
 def _integers(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

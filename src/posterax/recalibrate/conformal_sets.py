@@ -70,7 +70,7 @@ class ConformalSet(Conformal):
 
     kinds, instead = ("classification",), "px.recalibrate.ConformalInterval"
     scores = get_args(Score)
-    limit, label = "threshold", "scores up to"
+    arrays, label = ("threshold",), "scores up to"
 
     score: Score
     level: float
@@ -123,20 +123,18 @@ class ConformalSet(Conformal):
             penalty, free = 0.0, 0
         share = None if key is None else _shares(key, 0, len(y))
         own = _scores(p, score, share, penalty, free)[np.arange(len(y)), y]
+        groups = [own[y == k] for k in range(p.shape[1])] if by_class else [own]
+        thresholds = np.array([order_statistic(group, level) for group in groups])
         need = rows_needed(level)
-        if by_class:
-            groups = [own[y == k] for k in range(p.shape[1])]
-            threshold = np.array([order_statistic(group, level) for group in groups])
-            few = [k for k, group in enumerate(groups) if len(group) < need]
-        else:
-            threshold, few = order_statistic(own, level), []
-        if few or len(y) < need:
-            which = f"of the classes {few} " if few else ""
+        few = [k for k, group in enumerate(groups) if len(group) < need]
+        if few:
+            which = f"of the classes {few} " if by_class else ""
+            effect = "these classes are in every set" if by_class else "every set holds all classes"
             warnings.warn(
                 f"the held-out rows {which}are too few for level={level:g}, which needs {need}: "
-                + ("these classes are in every set" if few else "every set holds all classes"),
-                stacklevel=2,
-            )
+                f"{effect}", stacklevel=2,
+            )  # fmt: skip
+        threshold = thresholds if by_class else thresholds[0]
         return cls(score, level, threshold, len(y), key is not None, float(penalty), free)
 
     def sets(
@@ -152,17 +150,10 @@ class ConformalSet(Conformal):
         """
         self.check_kind(predictive)
         p = probabilities(predictive)
-        threshold = np.asarray(self.threshold)
-        if threshold.shape not in ((), p.shape[1:]):
-            raise ValueError(
-                f"there are thresholds for {len(threshold)} classes and the predictive has "
-                f"{p.shape[1]}"
-            )
+        threshold = self.limit_for(p.shape[1:])
         if (key is not None) != self.randomised:
-            raise ValueError(
-                "key is needed: the scores were fitted with a random share" if self.randomised
-                else "key is not needed: the scores were fitted without one"
-            )  # fmt: skip
+            words = ("needed", "with") if self.randomised else ("not needed", "without")
+            raise ValueError("key is {}: the scores were fitted {} a random share".format(*words))
         share = None if key is None else _shares(key, 1, len(p))
         inside = _scores(p, self.score, share, self.penalty, self.free) <= threshold
         if nonempty:

@@ -9,6 +9,7 @@ distributed instead, and R ∘ F is the recalibrated distribution function:
 import dataclasses
 import math
 import warnings
+from functools import partial
 from typing import Any
 
 import jax
@@ -18,9 +19,8 @@ from numpy.typing import ArrayLike
 from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
 from ..predictive import Predictive
-from .base import Recalibration, numbers, probability_below, targets
-from .recalibrated import RecalibratedPredictive
-from .recalibrated_counts import RecalibratedCounts
+from .base import Recalibration, probability_transform, targets
+from .recalibrated import RecalibratedCounts, RecalibratedPredictive
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,28 +60,28 @@ class Isotonic(Recalibration):
     """
 
     kinds, instead = ("regression", "counts"), "px.recalibrate.Temperature"
+    arrays = ("places", "levels")
 
     places: Any
     levels: Any
     n: int
 
     def __post_init__(self) -> None:
-        places, levels = np.asarray(self.places, np.float64), np.asarray(self.levels, np.float64)
+        super().__post_init__()
+        places, levels = np.asarray(self.places), np.asarray(self.levels)
         ends = [np.all(a[0] == 0) and np.all(a[-1] == 1) for a in (places, levels)]
         rises = np.all(np.diff(places, axis=0) >= 0) and np.all(np.diff(levels) > 0)
         if not (all(ends) and rises and len(places) == len(levels)):
             raise ValueError("places and levels must rise together from 0 to 1")
-        object.__setattr__(self, "places", numbers(places))
-        object.__setattr__(self, "levels", numbers(levels))
-        whole_number("n", self.n)
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{q:g} → {self._at(q)}" for q in (0.05, 0.5, 0.95))
-        return f"Isotonic(quantiles {shown}; {len(self.levels)} knots from {self.n} rows)"
-
-    def _at(self, q: float) -> str:
         columns = np.asarray(self.places).reshape(len(self.levels), -1).T
-        return " ".join(f"{np.interp(q, self.levels, column):.3g}" for column in columns)
+        shown = [
+            f"{q:g} → " + " ".join(f"{np.interp(q, self.levels, column):.3g}" for column in columns)
+            for q in (0.05, 0.5, 0.95)
+        ]
+        knots = f"{len(self.levels)} knots from {self.n} rows"
+        return f"Isotonic(quantiles {', '.join(shown)}; {knots})"
 
     @classmethod
     def fit(
@@ -100,12 +100,13 @@ class Isotonic(Recalibration):
         y = targets(y, predictive.mean.shape)
         n = len(y)
         every = max(1, math.isqrt(n)) if every is None else whole_number("every", every)
-        reached = np.asarray(predictive.cdf(y), np.float64)
-        if predictive.kind == "counts":
-            before = probability_below(predictive, y)
-            share = np.asarray(jax.random.uniform(as_key(key), y.shape), np.float64)
-            reached = before + share * (reached - before)
-        _warn_of_ends(reached)
+        reached = probability_transform(predictive, y, partial(jax.random.uniform, as_key(key)))
+        outside = np.mean((reached <= 0) | (reached >= 1))
+        if outside > 0.01:
+            warnings.warn(
+                f"{outside:.0%} of the held-out y lie where the predictive sees nothing at all: widen "
+                "it (px.recalibrate.Spread), or use px.recalibrate.ConformalInterval", stacklevel=2,
+            )  # fmt: skip
         ranks = _ranks(n, every)
         places = np.sort(np.clip(reached, 0, 1), axis=0)[ranks - 1]
         zero = np.zeros((1, *y.shape[1:]))
@@ -127,14 +128,3 @@ def _ranks(n: int, every: int) -> np.ndarray:
     middle = np.linspace(first, max(n + 1 - first, first), count).round().astype(int)
     ranks = np.concatenate([np.array(end, int), middle])
     return np.unique(np.concatenate([ranks, n + 1 - ranks]))
-
-
-def _warn_of_ends(reached: np.ndarray) -> None:
-    share = np.mean((reached <= 0) | (reached >= 1))
-    if share > 0.01:
-        warnings.warn(
-            f"{share:.0%} of the held-out y lie where the predictive sees nothing at all (F(y) is "
-            "0 or 1): quantiles beyond are infinite or arbitrary; widen the predictive first "
-            "(px.recalibrate.Spread), or use px.recalibrate.ConformalInterval",
-            stacklevel=3,
-        )

@@ -14,7 +14,7 @@ from ..likelihoods import Likelihood
 from ..model import Model
 from ..posteriors import Posterior
 from ..predictive import Predictive
-from ..recalibrate.spread import measure
+from ..recalibrate.scaling import measure
 from . import settings
 from .base import BayesianEstimator
 from .standardise import MEASURABLE_ROWS, Given, Rows, held_out, standardiser
