@@ -5,12 +5,11 @@ matplotlib is imported only when something is drawn.
 
 from .bands import regression_band
 from .chains import energy, ranks, trace
-from .checks import predictive_check
 from .comparison import comparison
+from .curves import learning_curve, regret
 from .images import images
-from .learning import learning_curve
-from .regret import regret
-from .reliability import quantile_calibration, reliability
+from .reliability import predictive_check, quantile_calibration, reliability
+from .signal_to_noise import signal_to_noise
 from .style import (
     CHAINS,
     DATA,
@@ -24,7 +23,7 @@ from .style import (
 )
 from .training import training
 from .uncertainty import accuracy_rejection, entropy_histogram
-from .weights import signal_to_noise, weights
+from .weights import weights
 
 __all__ = [
     "CHAINS",

@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike
 
 from .._util.checks import fraction
 from ..predictive import Predictive
-from .style import BLUE, DATA, MEAN, ORANGE, Axes
+from .style import BLUE, DATA, MEAN, ORANGE, Axes, annotate
 
 
 def regression_band(
@@ -73,9 +73,7 @@ def regression_band(
         curve = _column("truth", truth, len(predictive))[order]
         axes.plot(at, curve, ":", color=MEAN, linewidth=1.3, label="truth", zorder=4)
     axes.plot(at, mean, color=MEAN, linewidth=1.5, label="mean", zorder=5)
-    if title is not None:
-        axes.set_title(title)
-    return axes
+    return annotate(axes, title)
 
 
 def _column(name: str, values: ArrayLike, n: int) -> np.ndarray:

@@ -12,12 +12,11 @@ from .style import (
     EPISTEMIC,
     HATCHED,
     MEAN,
-    MOST_POINTS,
     ORANGE,
     Axes,
     annotate,
     chain_style,
-    moving_average,
+    smoothed,
 )
 
 
@@ -52,22 +51,17 @@ def trace(
         >>> px.plot.trace(Figure().subplots(), posterior, "f(x[0])", x=data[0]).get_ylabel()
         'f(x[0])'
     """
+    from matplotlib.ticker import MaxNLocator
+
     posterior = chained(posterior, "trace")
     values, name = quantity(posterior, of, x)
     chains, draws = values.shape
     low, high = _limits(values)
     side = axes.inset_axes((0.83, 0.0, 0.17, 1.0), sharey=axes)
     bins = np.linspace(low, high, 33)
-    window = max(1, draws // 20)
-    every = max(1, draws // MOST_POINTS)
     for chain, row in enumerate(values):
         style = chain_style(chain)
-        axes.plot(
-            np.arange(0, draws, every), row[::every],
-            color=style["color"], linewidth=0.5, alpha=0.3, zorder=1,
-        )  # fmt: skip
-        average = moving_average(row, window)
-        axes.plot(*average, **style, linewidth=1.6, label=f"chain {chain}", zorder=3)
+        smoothed(axes, row, max(1, draws // 20), style, label=f"chain {chain}")
         heights, _ = np.histogram(row, bins, density=True)
         side.stairs(heights, bins, orientation="horizontal", **style, linewidth=1.1)
     diverging = np.asarray((posterior.stats or {}).get("diverging", np.zeros((chains, draws))))
@@ -79,11 +73,11 @@ def trace(
         )  # fmt: skip
     side.set_xlim(left=0)
     side.axis("off")
-    axes.set_ylim(low - 0.04 * (high - low), high + 0.04 * (high - low))
+    pad = 0.04 * (high - low)
     # the histograms' part of the axes has no draws, and so no ticks
-    axes.set_xlim(0, max(draws - 1, 1) / 0.82)
-    axes.set_xticks(_round_ticks(draws))
-    annotate(axes, "draw", name, title)
+    ticks = np.array(MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]).tick_values(0, draws))
+    axes.set(xlim=(0, max(draws - 1, 1) / 0.82), ylim=(low - pad, high + pad))
+    annotate(axes, title, xticks=ticks[(ticks >= 0) & (ticks <= draws)], xlabel="draw", ylabel=name)
     axes.xaxis.set_label_coords(0.41, -0.13)
     return axes
 
@@ -144,19 +138,17 @@ def ranks(
                 align="edge", **fill, linewidth=0.7, zorder=2,
                 label=label if chain == 0 and chosen.any() else None,
             )  # fmt: skip
-        band = axes.fill_between(
+        axes.fill_between(
             edges[[0, -1]], base + height * low, base + height * high,
-            facecolor=DATA, alpha=0.22, linewidth=0, zorder=3,
+            facecolor=DATA, edgecolor="none", alpha=0.22, linewidth=0, zorder=3,
             label="95 % of bars of independent draws" if chain == 0 else None,
         )  # fmt: skip
-        band.set_edgecolor("none")
         axes.hlines(base + height * expected, *edges[[0, -1]], color=MEAN, linewidth=0.8, zorder=4)
-    axes.set_xlim(*edges[[0, -1]])
-    axes.set_ylim(-0.04, chains)
-    axes.set_yticks([chains - 1 - c + height * expected for c in range(chains)])
-    axes.set_yticklabels([f"chain {c}" for c in range(chains)])
+    middles = [chains - 1 - c + height * expected for c in range(chains)]
+    axes.set_yticks(middles, [f"chain {c}" for c in range(chains)])
     axes.tick_params(axis="y", length=0)
-    return annotate(axes, f"rank of {name} among all draws", "", title)
+    label = f"rank of {name} among all draws"
+    return annotate(axes, title, xlabel=label, xlim=edges[[0, -1]], ylim=(-0.04, chains))
 
 
 def energy(axes: Axes, posterior: Posterior, *, title: str | None = None) -> Axes:
@@ -181,10 +173,7 @@ def energy(axes: Axes, posterior: Posterior, *, title: str | None = None) -> Axe
     """
     stats = chained(posterior, "energy").stats or {}
     if "energy" not in stats:
-        raise ValueError(
-            "energy: this sampler reports none; it is a picture of Hamiltonian samplers (px.HMC, "
-            f"px.NUTS). Reported: {', '.join(stats) or 'nothing'}"
-        )
+        raise ValueError("energy: this sampler reports none; px.HMC and px.NUTS do")
     values = np.asarray(stats["energy"], np.float64)
     around = values - values.mean(1, keepdims=True)
     change = np.diff(values, axis=1)
@@ -198,17 +187,10 @@ def energy(axes: Axes, posterior: Posterior, *, title: str | None = None) -> Axe
         label=f"change between draws\n(E-BFMI {energy_fractions(values).min():.2f} or more)",
     )  # fmt: skip
     axes.set_ylim(bottom=0)
-    return annotate(axes, "energy, from its mean", "density", title)
+    return annotate(axes, title, xlabel="energy, from its mean", ylabel="density")
 
 
 def _limits(values: np.ndarray) -> tuple[float, float]:
     finite = values[np.isfinite(values)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
     return (low, high) if high > low else (low - 0.5, high + 0.5)
-
-
-def _round_ticks(draws: int) -> list[int]:
-    from matplotlib.ticker import MaxNLocator
-
-    ticks = MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]).tick_values(0, draws)
-    return [int(t) for t in ticks if 0 <= t <= draws]

@@ -1,5 +1,6 @@
 """Which quantity of a posterior's chains a picture shows, by the names of ``diagnose``."""
 
+import operator
 import re
 
 import jax
@@ -18,10 +19,7 @@ LOOKED_AT = 200  # quantities of which the worst is drawn
 def chained(posterior: Posterior, name: str) -> Draws:
     """The posterior, if it has chains; ``name`` is the picture of them."""
     if not (isinstance(posterior, Draws) and posterior.chained):
-        raise ValueError(
-            f"{name} draws Markov chains; this {type(posterior).__name__} has none (px.NUTS and "
-            "px.MCLMC make them)"
-        )
+        raise ValueError(f"{name} draws Markov chains; this {type(posterior).__name__} has none")
     return posterior
 
 
@@ -30,9 +28,14 @@ def quantity(posterior: Draws, of: str | None, x: PyTree) -> tuple[np.ndarray, s
     stats = posterior.stats or {}
     if of in stats:
         return np.asarray(stats[of], np.float64), str(of)
+    if of is not None and x is not None:
+        return _prediction(posterior, of, x).astype(np.float64), of
     if of is not None:
-        values = _weight(posterior, of) if x is None else _prediction(posterior, of, x)
-        return values.astype(np.float64), of
+        leaves = named_leaves(posterior.draws)
+        shapes = {name: leaf.shape[2:] for name, leaf in leaves.items()}
+        also = f" Statistics: {', '.join(stats) or 'none'}. Predictions such as f(x[0]) need x="
+        name, index = weight_entry(of, shapes, also)
+        return plain(leaves[name][(slice(None), slice(None), *index)]).astype(np.float64), of
     if x is None:
         values, names, _ = weight_values(posterior, LOOKED_AT)
     else:
@@ -40,20 +43,6 @@ def quantity(posterior: Draws, of: str | None, x: PyTree) -> tuple[np.ndarray, s
     rhat = convergence(values).rhat if posterior.shape[1] >= 8 else np.full(len(names), np.nan)
     worst = 0 if np.isnan(rhat).all() else int(np.nanargmax(rhat))
     return values[..., worst].astype(np.float64), names[worst]
-
-
-def _weight(posterior: Draws, of: str) -> np.ndarray:
-    leaves = named_leaves(posterior.draws)
-    name, index = parse(of)
-    if name in leaves and is_inside(index, leaves[name].shape[2:]):
-        return plain(leaves[name][(slice(None), slice(None), *index)])
-    known = ", ".join(f"{key} {leaf.shape[2:]}" for key, leaf in leaves.items())
-    more = ", ".join(posterior.stats or {})
-    raise ValueError(
-        f"of={of!r}: no such quantity; a weight is named with its place, as in "
-        f"{next(iter(leaves))}[0, 0]. Weights: {known}. Statistics: {more or 'none'}. "
-        "Predictions such as f(x[0]) need x="
-    )
 
 
 def _prediction(posterior: Draws, of: str, x: PyTree) -> np.ndarray:
@@ -71,13 +60,19 @@ def _prediction(posterior: Draws, of: str, x: PyTree) -> np.ndarray:
     return values[..., names.index(wanted)]
 
 
-def parse(of: str) -> tuple[str, tuple[int, ...]]:
-    """The name of an array and an index into it, from ``"layers.0.weight[3, 0]"``."""
+def weight_entry(
+    of: str, shapes: dict[str, tuple[int, ...]], also: str = ""
+) -> tuple[str, tuple[int, ...]]:
+    """The array and the index in it of ``"network.layers.0.weight[3, 0]"``, or without network."""
     match = re.fullmatch(r"(.*?)(?:\[([\d, ]+)\])?", of, re.DOTALL)
     assert match is not None
-    return match[1], tuple(int(i) for i in (match[2] or "").split(",") if i.strip())
-
-
-def is_inside(index: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    """Whether an array of this shape has an entry there."""
-    return len(index) == len(shape) and all(i < n for i, n in zip(index, shape, strict=True))
+    index = tuple(int(i) for i in (match[2] or "").split(",") if i.strip())
+    for array in (match[1], f"network.{match[1]}"):
+        shape = shapes.get(array, (0,))
+        if len(index) == len(shape) and all(map(operator.lt, index, shape)):
+            return array, index
+    known = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+    example = f"{next(iter(shapes))}[0, 0]"
+    raise ValueError(
+        f"of: no weight {of!r}; one is named with its place, as in {example}. Arrays: {known}.{also}"
+    )

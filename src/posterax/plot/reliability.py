@@ -1,7 +1,9 @@
-"""Whether predictions mean what they say: of classes by their confidence, of numbers by quantiles.
+"""Whether predictions mean what they say, and whether the model could have made the data.
 
-Both pictures have a strip below zero that shows where the examples are.
+Pictures of calibration have a strip below zero that shows where the examples are.
 """
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -9,8 +11,11 @@ from numpy.typing import ArrayLike
 from .. import metrics
 from .._util.checks import fraction
 from ..predictive import Predictive
-from ..recalibrate.base import probability_below
+from ..recalibrate.base import probability_transform
 from .style import BLUE, DATA, GREY, HATCHED, MEAN, Axes, annotate, chain_style
+
+if TYPE_CHECKING:
+    from ..selection import Check
 
 STRIP = (-0.27, 0.21)  # where the strip below begins, and how high it is
 LEVELS = np.linspace(0, 1, 201)
@@ -63,10 +68,9 @@ def reliability(
     error = float(np.sum(count * np.abs(accuracy - confidence)) / count.sum())
     edges = np.linspace(0, 1, bins + 1)
     left, right = _around(confidence) if adaptive else (edges[:-1][used], edges[1:][used])
-    hits = np.rint(accuracy * count)
     ends = np.array([
-        stats.binomtest(int(k), int(n)).proportion_ci(level, "wilson")
-        for k, n in zip(hits, count, strict=True)
+        stats.binomtest(round(share * n), int(n)).proportion_ci(level, "wilson")
+        for share, n in zip(accuracy, count, strict=True)
     ])  # fmt: skip
     bars = np.maximum((ends - accuracy[:, None]) * [-1, 1], 0)
     _diagonal(axes)
@@ -75,21 +79,17 @@ def reliability(
         linewidth=1.3, elinewidth=0.9, capsize=2,
         label=f"accuracy, {100 * level:g} % ({'ACE' if adaptive else 'ECE'} {error:.3f})", zorder=4,
     )  # fmt: skip
-    kinds = (
-        ("over-confident by", accuracy < confidence, HATCHED),
-        ("under-confident by", accuracy > confidence, BLUE),
-    )
-    for label, chosen, fill in kinds:
+    gap = accuracy - confidence
+    for label, chosen, fill in (("over", gap < 0, HATCHED), ("under", gap > 0, BLUE)):
         if chosen.any():
             axes.bar(
-                left[chosen], (accuracy - confidence)[chosen], (right - left)[chosen],
-                bottom=confidence[chosen], align="edge", **fill, linewidth=0.7, label=label,
-                zorder=3,
+                left[chosen], gap[chosen], (right - left)[chosen], bottom=confidence[chosen],
+                align="edge", **fill, linewidth=0.7, label=f"{label}-confident by", zorder=3,
             )  # fmt: skip
     shares = metrics.reliability(probabilities, y, bins=bins).count if adaptive else binned.count
     largest = 100 * shares.max() / shares.sum()
     _strip(axes, shares, edges, f"examples, up to {largest:.0f} % a bin")
-    return annotate(axes, "confidence", "accuracy", title)
+    return annotate(axes, title, xlabel="confidence", ylabel="accuracy")
 
 
 def quantile_calibration(
@@ -137,7 +137,14 @@ def quantile_calibration(
     from scipy import stats
 
     level = fraction("level", level)
-    u = _transform(predictive, y, key)
+    if getattr(predictive, "kind", None) not in ("regression", "counts"):
+        raise ValueError(
+            "quantile_calibration draws a Predictive of regression or counts; px.plot.reliability "
+            "is for class probabilities"
+        )
+    y = metrics.inputs.aligned(y, predictive.mean.shape)
+    u = probability_transform(predictive, y, np.random.default_rng(key).random)
+    u = u.reshape(len(u), -1)
     n, outputs = u.shape
     half = float(stats.kstwo.ppf(level, n))
     _diagonal(axes)
@@ -157,22 +164,37 @@ def quantile_calibration(
     bins = int(np.clip(n // 10, 2, 20))
     counts, edges = np.histogram(u, bins, (0, 1))
     _strip(axes, counts, edges, "histogram of P(Y ≤ y)", expected=u.size / bins)
-    return annotate(axes, "level of the predicted quantile", "share of targets below", title)
+    labels = {"xlabel": "level of the predicted quantile", "ylabel": "share of targets below"}
+    return annotate(axes, title, **labels)
 
 
-def _transform(predictive: Predictive, y: ArrayLike, key: int) -> np.ndarray:
-    """P(Y ≤ y) as (N, outputs); for counts uniform between that and P(Y < y)."""
-    if getattr(predictive, "kind", None) not in ("regression", "counts"):
-        raise ValueError(
-            "quantile_calibration draws a Predictive of regression or counts; px.plot.reliability "
-            "is for class probabilities"
-        )
-    y = metrics.inputs.aligned(y, predictive.mean.shape)
-    u = np.asarray(predictive.cdf(y), np.float64)
-    if predictive.kind == "counts":
-        below = probability_below(predictive, y)
-        u = below + np.random.default_rng(key).uniform(size=u.shape) * (u - below)
-    return u.reshape(len(u), -1)
+def predictive_check(axes: Axes, check: "Check", *, bins: int = 30) -> Axes:
+    """Draw the replicated statistics as a histogram and the observed one as a line.
+
+    Args:
+        axes: where to draw.
+        check: of a statistic that is one number.
+        bins: of the histogram; at most one for each value that came.
+
+    Example:
+        >>> from matplotlib.figure import Figure
+        >>> import posterax as px
+        >>> from posterax.demo import curve_data, curve_model
+        >>> posterior = px.fit(curve_model(), curve_data(16), px.BayesByBackprop(), steps=5, key=0)
+        >>> check = px.selection.predictive_check(posterior, curve_data(16), "mean", samples=50)
+        >>> px.plot.predictive_check(Figure().subplots(), check).get_xlabel()
+        'mean of y'
+    """
+    if np.ndim(check.observed):
+        shape = np.shape(check.observed)
+        raise ValueError(f"predictive_check draws one number; {check.statistic} has shape {shape}")
+    bins = min(bins, len(np.unique(check.replicated)))
+    axes.hist(check.replicated, max(1, bins), **BLUE, linewidth=0.6, label="replicated")
+    label = f"observed (p = {float(check.p_value):.2g})"
+    axes.axvline(float(check.observed), color=MEAN, linewidth=2, label=label)
+    axes.set(xlabel=f"{check.statistic} of y", yticks=[])
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    return axes
 
 
 def _around(centres: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -199,6 +221,4 @@ def _strip(
     if expected is not None:
         axes.hlines(bottom + unit * expected, 0, 1, color=MEAN, linewidth=0.8, zorder=3)
     axes.axhline(-0.03, color=DATA, linewidth=0.6)
-    axes.set_xlim(0, 1)
-    axes.set_ylim(bottom, 1.03)
-    axes.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1])
+    axes.set(xlim=(0, 1), ylim=(bottom, 1.03), yticks=[0, 0.2, 0.4, 0.6, 0.8, 1])

@@ -57,10 +57,9 @@ def method_style(index: int) -> dict[str, Any]:
     return {**chain_style(index), "marker": MARKERS[index % len(MARKERS)], "markersize": 4.5}
 
 
-def annotate(axes: Axes, x: str, y: str, title: str | None) -> Axes:
-    """The axes with names at both sides, and a title where one is given."""
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
+def annotate(axes: Axes, title: str | None, **properties: Any) -> Axes:
+    """The axes with these properties (names, limits), and a title where one is given."""
+    axes.set(**properties)
     if title is not None:
         axes.set_title(title)
     return axes
@@ -79,7 +78,14 @@ def many_axes(axes: Any) -> bool:
     return isinstance(axes, (Sequence, np.ndarray))
 
 
-def moving_average(values: np.ndarray, window: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where each window of so many values has its middle, counted from 0, and its average."""
+def smoothed(
+    axes: Axes, values: np.ndarray, window: int, style: dict[str, Any], start: int = 0, **more: Any
+) -> np.ndarray:
+    """Draw a moving average over so many values, and these thin behind it; return it."""
+    every = max(1, len(values) // MOST_POINTS)
+    thin = {"color": style["color"], "linewidth": 0.5, "alpha": 0.3, "zorder": 1}
+    axes.plot(start + np.arange(0, len(values), every), values[::every], **thin)
     average = np.convolve(values, np.ones(window) / window, "valid")
-    return np.arange(len(average)) + (window - 1) / 2, average
+    middle = start + np.arange(len(average)) + (window - 1) / 2
+    axes.plot(middle[::every], average[::every], **style, linewidth=1.6, zorder=3, **more)
+    return average

@@ -1,34 +1,15 @@
 """The course of a fit."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ..posteriors import Posterior
-from .style import (
-    DASHES,
-    MOST_POINTS,
-    Axes,
-    annotate,
-    by_name,
-    chain_style,
-    many_axes,
-    method_style,
-    moving_average,
-)
+from .style import DASHES, Axes, annotate, by_name, chain_style, many_axes, method_style, smoothed
 
 SMOOTHED = 50  # the moving average is over one step in so many
 CUT = 4  # so many times the range of what follows the start may take before it is cut off
-
-
-class Course(NamedTuple):
-    """What the history of a posterior says."""
-
-    nll: np.ndarray
-    kl: np.ndarray | None
-    validation: np.ndarray | None  # NLL of validation data
-    validation_steps: Any
 
 
 def training(
@@ -64,7 +45,7 @@ def training(
     """
     several = by_name("posteriors", posteriors)
     courses = {name: _course(posterior, name) for name, posterior in several.items()}
-    left, right = _two_axes(axes, any(course.kl is not None for course in courses.values()))
+    left, right = _two_axes(axes, any("kl" in course for course in courses.values()))
     twinned = right is not None and not many_axes(axes)
     drawn: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
     for index, (name, course) in enumerate(courses.items()):
@@ -74,15 +55,15 @@ def training(
         marker = style["marker"]
         if not name:
             del style["marker"], style["markersize"]
-        drawn[0].append(_line(left, course.nll, f"{prefix}NLL", style, index))
-        if course.validation is not None:
+        drawn[0].append(_line(left, course["nll"], f"{prefix}NLL", style, index))
+        if "validation_nll" in course:
             left.plot(
-                course.validation_steps, course.validation, linestyle="none", color=style["color"],
-                marker=marker, markersize=7, markerfacecolor="white",
+                course["validation_step"], course["validation_nll"], linestyle="none",
+                color=style["color"], marker=marker, markersize=7, markerfacecolor="white",
                 label=f"{prefix}validation NLL", zorder=5,
             )  # fmt: skip
-            drawn[0].append(course.validation)
-        if course.kl is None or right is None:
+            drawn[0].append(course["validation_nll"])
+        if "kl" not in course or right is None:
             continue
         label = f"{prefix}KL / N"
         if twinned:
@@ -91,16 +72,14 @@ def training(
             style |= {"color": color, "linestyle": DASHES[1]}
             # so that the legend of the axes that were given knows of it
             left.plot([], [], **style, linewidth=1.6, label=label)
-        drawn[1].append(_line(right, course.kl, label, style, index))
+        drawn[1].append(_line(right, course["kl"], label, style, index))
     _limits(left, drawn[0])
-    annotate(left, "step", "NLL (nats an example)", title)
-    left.set_xlim(left=0)
+    annotate(left, title, xlabel="step", ylabel="NLL (nats an example)").set_xlim(left=0)
     if right is not None:
         _limits(right, drawn[1])
         right.set_ylabel("KL / N (nats an example)" + (", dashed" if twinned else ""))
         if not twinned:
-            right.set_xlabel("step")
-            right.set_xlim(left=0)
+            annotate(right, None, xlabel="step").set_xlim(left=0)
     return axes
 
 
@@ -114,11 +93,11 @@ def _two_axes(axes: Any, with_kl: bool) -> tuple[Axes, Axes | None]:
     return axes[0], axes[1]
 
 
-def _course(posterior: Posterior, name: str) -> Course:
+def _course(posterior: Posterior, name: str) -> dict[str, np.ndarray]:
+    """NLL, KL and validation step by step; of several phases ("optimising/nll") in the longest."""
     history = posterior.history if isinstance(posterior, Posterior) else None
     if history is None:
         raise TypeError(f"training draws what px.fit returned, got {type(posterior).__name__}")
-    # of several phases ("optimising/nll") the longest is the training
     phases = [key.removesuffix("nll") for key in history if key.rpartition("/")[2] == "nll"]
     phase = max(phases, key=lambda phase: len(history[phase + "nll"]), default="")
     if not len(history.get(phase + "nll", ())):
@@ -126,33 +105,16 @@ def _course(posterior: Posterior, name: str) -> Course:
             f"training: {name or 'this posterior'} has no NLL in its history (it has "
             f"{', '.join(history) or 'none'}); for chains there is px.plot.trace"
         )
-    kl = history.get(phase + "kl")
-    return Course(
-        np.asarray(history[phase + "nll"], np.float64),
-        None if kl is None else np.asarray(kl, np.float64),
-        history.get(phase + "validation_nll"),
-        history.get(phase + "validation_step"),
-    )
+    ours = {key for key in history if key.startswith(phase)}
+    return {key.removeprefix(phase): np.asarray(history[key], np.float64) for key in ours}
 
 
 def _line(
     axes: Axes, values: np.ndarray, label: str, style: dict[str, Any], index: int
 ) -> np.ndarray:
-    """Draw a moving average, and the values that it averages behind it."""
-    steps = len(values)
-    window = max(1, steps // SMOOTHED)
-    every = max(1, steps // MOST_POINTS)
-    if window > 1:
-        axes.plot(
-            1 + np.arange(0, steps, every), values[::every],
-            color=style["color"], linewidth=0.4, alpha=0.25, zorder=1,
-        )  # fmt: skip
-    when, average = moving_average(values, window)
-    axes.plot(
-        1 + when[::every], average[::every], **style, linewidth=1.6, label=label, zorder=3,
-        markevery=(0.05 + 0.04 * index, 0.15),
-    )  # fmt: skip
-    return average
+    apart = (0.05 + 0.04 * index, 0.15)  # markers of different lines
+    window = max(1, len(values) // SMOOTHED)
+    return smoothed(axes, values, window, style, start=1, label=label, markevery=apart)
 
 
 def _limits(axes: Axes, lines: list[np.ndarray]) -> None:

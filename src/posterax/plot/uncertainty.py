@@ -70,12 +70,11 @@ def entropy_histogram(
         shares[1], edges, fill=True, **HATCHED | {"facecolor": "none"},
         linestyle="--", linewidth=1.3, label=f"{names[1]} (AUROC {area:.3f})", zorder=3,
     )  # fmt: skip
-    axes.set_xlim(edges[0], edges[-1])
-    axes.set_ylim(0, 1.05 * max(share.max() for share in shares))
+    axes.set(xlim=edges[[0, -1]], ylim=(0, 1.05 * np.max(shares)))
     plain = not any(isinstance(g, Predictive) or np.ndim(g) > 1 for g in (inside, outside))
     values_of = isinstance(inside, Predictive) and inside.kind != "classification"
     label = "score" if plain else f"{score} variance" if values_of else NAMES[score]
-    return annotate(axes, label, "share of inputs", title)
+    return annotate(axes, title, xlabel=label, ylabel="share of inputs")
 
 
 def accuracy_rejection(
@@ -127,7 +126,6 @@ def accuracy_rejection(
     axes.axhline(accuracy, linestyle=":", label=f"at random{of_best}", **bound)
     lowest = min(c.accuracy[c.rejected <= TAIL].min() for c in curves.values())
     room = max(1 - lowest, 1e-3)
-    axes.set_xlim(0, 1)
-    axes.set_ylim(lowest - 0.06 * room, 1 + 0.04 * room)
+    axes.set(xlim=(0, 1), ylim=(lowest - 0.06 * room, 1 + 0.04 * room))
     by = NAMES[score].removesuffix(" (nats)") if isinstance(score, str) else "your score"
-    return annotate(axes, f"share rejected, by {by}", "accuracy of the rest", title)
+    return annotate(axes, title, xlabel=f"share rejected, by {by}", ylabel="accuracy of the rest")

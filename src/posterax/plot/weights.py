@@ -1,26 +1,74 @@
-"""What a posterior says about single weights, and how many of them say anything."""
+"""What a posterior says about single weights: which of them, how each is distributed, its prior."""
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._util.checks import whole_number
-from .._util.tree import named_leaves
+from .._util.keys import as_key
+from .._util.tree import named_leaves, plain
+from ..model import Parameters
 from ..networks.parts import Where
-from ..posteriors import Posterior
+from ..posteriors import (
+    Draws,
+    Enumerated,
+    FullGaussian,
+    LaplaceGaussian,
+    LowRankGaussian,
+    MeanFieldGaussian,
+    Point,
+    Posterior,
+)
+from ..posteriors.base import evaluate_each
 from ..posteriors.laplace import priors_of
-from ..posteriors.named_moments import named_moments
+from ..posteriors.named_moments import moments_of, named_moments
 from ..priors import Flat, Grid, Prior, is_prior
-from ..pruning.ranking import Ranking
-from ..pruning.signal_to_noise import signal_to_noise as ratios
-from .marginals import Marginal, default_weights, marginals, named_weight, prior_of_entry
+from .quantities import weight_entry
 from .style import BLUE, DATA, EPISTEMIC, MEAN, TOTAL, Axes, annotate
 
+GAUSSIAN = (MeanFieldGaussian, FullGaussian, LowRankGaussian, LaplaceGaussian)
+STORED = (Draws, Enumerated, Point)
+DRAWN = 4000  # draws behind a density that has no formula
+SHOWN = 5  # weights that are drawn where none are named
 POINTS = 400  # of a curve
-FLOOR = -100.0  # decibels: a mean below 1e-10 deviations is no mean but what an optimiser left
+
+
+class Weight(NamedTuple):
+    """One entry of an array of weights."""
+
+    array: str
+    entry: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """In two short lines: names of large networks are long."""
+        entry = ", ".join(map(str, self.entry))
+        return self.array.removeprefix("network.") + (f"\n[{entry}]" if self.entry else "")
+
+
+class Marginal(NamedTuple):
+    """The distribution of one weight: a Gaussian (without values), or weighted draws."""
+
+    mean: float
+    std: float
+    values: np.ndarray
+    weights: np.ndarray
+
+    def density(self, at: np.ndarray) -> np.ndarray:
+        from scipy import stats
+
+        if not len(self.values):
+            return stats.norm(self.mean, self.std).pdf(at)
+        return stats.gaussian_kde(self.values, weights=self.weights)(at)
+
+    def reach(self) -> tuple[float, float]:
+        """From where to where there is something to see."""
+        if not len(self.values):
+            return self.mean - 4 * self.std, self.mean + 4 * self.std
+        return float(self.values.min()), float(self.values.max())
 
 
 def weights(
@@ -57,14 +105,15 @@ def weights(
         >>> [text.get_text() for text in axes.get_yticklabels()]
         ['layers.1.bias\\n[0]']
     """
-    chosen = [named_weight(posterior, name) for name in of or ()]
+    leaves = named_leaves(posterior.model.parameters)
+    shapes = {name: np.shape(leaf) for name, leaf in leaves.items()}
+    chosen = [Weight(*weight_entry(name, shapes)) for name in of or ()]
     if of is None:
-        chosen = default_weights(posterior, where)
+        chosen = _default_weights(posterior, where)
     if not chosen:
         raise ValueError("of is empty: name at least one weight, or leave it out")
-    each = marginals(posterior, chosen, key)
+    each = _marginals(posterior, chosen, key)
     priors = named_leaves(priors_of(posterior), is_prior)
-    leaves = named_leaves(posterior.model.parameters)
     ends = np.array([marginal.reach() for marginal in each])
     low, high = float(ends[:, 0].min()), float(ends[:, 1].max())
     pad = 0.12 * (high - low) or 0.5
@@ -72,123 +121,56 @@ def weights(
     bases = list(range(len(chosen)))[::-1]
     for base, weight, marginal in zip(bases, chosen, each, strict=True):
         labels = ("posterior", "prior") if base == bases[0] else (None, None)
-        prior = priors[weight.array]
+        prior, shape = priors[weight.array], shapes[weight.array]
         _draw_posterior(axes, base, at, marginal, prior, labels[0])
-        prior = prior_of_entry(prior, np.shape(leaves[weight.array]), weight.entry)
+        # the prior of an array of one: settings by entry are picked
+        one = tuple(slice(i, i + 1) for i in weight.entry)
+        prior = jax.tree.map(lambda a: a[one] if shape and np.shape(a) == shape else a, prior)  # noqa: B023
         _draw_prior(axes, base, at, prior, labels[1])
         axes.axhline(base, color=DATA, linewidth=0.6, zorder=1)
     axes.axvline(0, color=MEAN, linewidth=0.9, linestyle=":", zorder=1, label="zero")
-    axes.set_xlim(at[0], at[-1])
-    axes.set_ylim(-0.06, len(chosen))
     axes.set_yticks(bases, [weight.name for weight in chosen], fontsize="small", va="bottom")
     axes.tick_params(axis="y", length=0)
-    return annotate(axes, "weight", "", title)
+    return annotate(axes, title, xlabel="weight", xlim=at[[0, -1]], ylim=(-0.06, len(chosen)))
 
 
-def signal_to_noise(
-    axes: Axes,
-    posterior: Posterior,
-    *,
-    where: Where | None = None,
-    bins: int | None = None,
-    fractions: Sequence[float] = (),
-    title: str | None = None,
-) -> Axes:
-    r"""Draw how the signal-to-noise ratio |μ| / σ is spread over all weights, in decibels.
-
-    The bars are the density of 10 log₁₀(|μ| / σ), the line (scale at the right) the share of
-    weights below. Weights at the left could be zero for all that the posterior knows, and are the
-    ones to prune. Those below −100 dB, which have no mean but what an optimiser left of it, are
-    counted in the legend; the line starts with their share.
-
-    Args:
-        axes: where to draw.
-        posterior: of a method that gives weights a deviation.
-        where: which arrays of weights, as in ``px.Model`` (default: all that have a prior).
-        bins: bars (default: twice the third root of the number of weights, from 5 to 50).
-        fractions: shares of the network's weights, such as (0.75, 0.95), whose ratios are marked:
-            what ``px.prune`` with such a fraction removes lies at the left. As there, they count
-            from the network before any pruning; a share that is gone already has no mark.
-        title: above the axes.
-
-    Reference:
-        Blundell, Cornebise, Kavukcuoglu and Wierstra, *Weight uncertainty in neural networks*,
-        ICML 2015, section 5.1.
-
-    Example:
-        >>> from matplotlib.figure import Figure
-        >>> import posterax as px
-        >>> from posterax.demo import curve_data, curve_model
-        >>> posterior = px.fit(curve_model(), curve_data(16), px.BayesByBackprop(), steps=5, key=0)
-        >>> px.plot.signal_to_noise(Figure().subplots(), posterior).get_xlabel()
-        'signal-to-noise |μ| / σ (dB)'
-    """
-    mu, sigma = (
-        np.concatenate([np.zeros(0), *(np.ravel(a) for a in part.values())])
-        for part in named_moments(posterior, where)
-    )
-    if not np.all(sigma > 0) or not len(sigma):
-        raise ValueError(
-            f"signal_to_noise: this {type(posterior).__name__} has weights without a deviation; "
-            "px.BayesByBackprop, px.IVON, px.Laplace and chains give every weight one"
-        )
-    with np.errstate(divide="ignore"):
-        decibels = 10 * np.log10(np.abs(mu) / sigma)
-    audible = np.sort(decibels[decibels >= FLOOR])
-    silent = len(mu) - len(audible)
-    if not len(audible):
-        raise ValueError("signal_to_noise: all means are 0, and so are all ratios")
-    default = int(np.clip(2 * np.cbrt(len(mu)), 5, 50))
-    count = default if bins is None else whole_number("bins", bins)
-    heights, edges = np.histogram(audible, count)
-    density = heights / (len(mu) * np.diff(edges))
-    top = 1.08 * density.max()
-    axes.stairs(
-        density, edges, fill=True, **BLUE, linewidth=0.8,
-        label=f"density of {len(mu):,} weights", zorder=2,
-    )  # fmt: skip
-    some = np.unique(np.linspace(0, len(audible) - 1, 1000).round().astype(int))
-    share = (silent + some + 1) / len(mu)
-    note = f" ({silent:,} below −{-FLOOR:.0f} dB)" if silent else ""
-    axes.plot(
-        audible[some], top * share, color=MEAN, linestyle=(0, (5, 1.5)), linewidth=1.5,
-        label=f"share below{note}", zorder=3,
-    )  # fmt: skip
-    axes.set_xlim(edges[0], edges[-1])
-    axes.set_ylim(0, top)
-    _mark(axes, posterior, where, fractions)
-    right = axes.secondary_yaxis("right", functions=(lambda d: d / top, lambda s: s * top))
-    right.set_ylabel("share below")
-    return annotate(axes, "signal-to-noise |μ| / σ (dB)", "density (1 / dB)", title)
+def _default_weights(posterior: Posterior, where: Where | None) -> list[Weight]:
+    """A few, from the largest to the smallest ratio of mean to deviation."""
+    mean, std = named_moments(posterior, where)
+    if not mean:
+        raise ValueError(f"where={where!r} leaves no weight that has a prior")
+    starts = np.cumsum([0, *(a.size for a in mean.values())])
+    mu, sigma = (np.concatenate([np.ravel(a) for a in part.values()]) for part in (mean, std))
+    order = np.argsort(-np.abs(mu) / np.maximum(sigma, 1e-300), kind="stable")
+    few = np.unique(np.linspace(0, len(order) - 1, min(len(order), SHOWN)).round().astype(int))
+    chosen = []
+    for i in order[few]:
+        array = int(np.searchsorted(starts, i, side="right")) - 1
+        name = list(mean)[array]
+        index = np.unravel_index(i - starts[array], mean[name].shape)
+        chosen.append(Weight(name, tuple(map(int, index))))
+    return chosen
 
 
-def _mark(
-    axes: Axes, posterior: Posterior, where: Where | None, fractions: Sequence[float]
-) -> None:
-    """Lines below which these shares of the weights lie."""
-    ranking = Ranking(posterior, ratios(posterior, where), "global") if fractions else None
-    low, high = axes.get_xlim()
-    last, height = -np.inf, 0.98
-    for fraction in sorted(fractions):
-        if not 0 < fraction < 1:
-            raise ValueError(f"fractions must lie between 0 and 1, got {fraction!r}")
-        assert ranking is not None
-        at = ranking.cut(fraction)
-        if at is None or at < low:
-            continue
-        # labels of neighbours one below the other
-        height = height - 0.09 if at - last < 0.1 * (high - low) else 0.98
-        axes.axvline(at, color=TOTAL, linewidth=1.3, zorder=4)
-        axes.annotate(
-            f"{100 * fraction:.4g} %", (at, height), xytext=(-4, 0), textcoords="offset points",
-            xycoords=axes.get_xaxis_transform(), ha="right", va="top", fontsize="small",
-            color=MEAN, zorder=5,
-            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1},
-        )  # fmt: skip
-        last = at
+def _marginals(posterior: Posterior, chosen: list[Weight], key: int) -> list[Marginal]:
+    """The distribution of each of these weights."""
+    if isinstance(posterior, GAUSSIAN):
+        mean, std = (jax.tree.map(plain, named_leaves(m)) for m in moments_of(posterior))
+        none = np.zeros(0)
+        pairs = [(mean[w.array][w.entry], std[w.array][w.entry]) for w in chosen]
+        return [Marginal(float(m), float(s), none, none) for m, s in pairs]
 
+    def pick(params: Parameters) -> jax.Array:
+        leaves = named_leaves(params)
+        return jnp.stack([leaves[w.array][w.entry] for w in chosen])
 
-# -- rows
+    particles = posterior.particles(as_key(key), None if isinstance(posterior, STORED) else DRAWN)
+    values = plain(evaluate_each(pick, posterior.bare(), particles.ids)).astype(np.float64)
+    share = np.asarray(particles.weights, np.float64)
+    centre = share @ values
+    spread = np.sqrt(share @ np.square(values - centre))
+    columns = zip(centre, spread, values.T, strict=True)
+    return [Marginal(float(m), float(s), column, share) for m, s, column in columns]
 
 
 def _draw_posterior(
@@ -203,8 +185,8 @@ def _draw_posterior(
         axes.bar(values, 0.85 * heights / heights.max(), width, bottom=base, **filled)
         return
     if marginal.std <= 1e-9 * max(1.0, abs(marginal.mean)):
-        ends = (marginal.mean, base, base + 0.85)
-        axes.vlines(*ends, color=EPISTEMIC, linewidth=2, zorder=2, label=label or "")
+        line: dict[str, Any] = {"color": EPISTEMIC, "linewidth": 2, "zorder": 2}
+        axes.vlines(marginal.mean, base, base + 0.85, **line, label=label or "")
         return
     # points of its own too, or a narrow one would be drawn with corners
     at = np.union1d(at, np.linspace(*marginal.reach(), POINTS))
@@ -223,8 +205,7 @@ def _draw_prior(axes: Axes, base: int, at: np.ndarray, prior: Prior, label: str 
         )  # fmt: skip
         return
     log_density = np.asarray(_log_densities(prior, at), np.float64)
-    heights = np.exp(log_density - log_density.max())
-    heights = base + 0.85 * heights
+    heights = base + 0.85 * np.exp(log_density - log_density.max())
     axes.plot(at, heights, color=TOTAL, linestyle="--", linewidth=1.4, label=label, zorder=3)
 
 

@@ -104,8 +104,8 @@ class Isotonic(Recalibration):
         outside = np.mean((reached <= 0) | (reached >= 1))
         if outside > 0.01:
             warnings.warn(
-                f"{outside:.0%} of the held-out y lie where the predictive sees nothing at all: widen "
-                "it (px.recalibrate.Spread), or use px.recalibrate.ConformalInterval", stacklevel=2,
+                f"{outside:.0%} of the held-out y lie where the predictive sees nothing at all: "
+                "widen it (px.recalibrate.Spread) or use px.recalibrate.ConformalInterval", stacklevel=2,
             )  # fmt: skip
         ranks = _ranks(n, every)
         places = np.sort(np.clip(reached, 0, 1), axis=0)[ranks - 1]
