@@ -6,18 +6,7 @@ from jaxtyping import PyTree
 from ..diagnostics.chain_statistics import energy_fractions
 from ..posteriors import Posterior
 from .quantities import chained, quantity
-from .style import (
-    BLUE,
-    DATA,
-    EPISTEMIC,
-    HATCHED,
-    MEAN,
-    ORANGE,
-    Axes,
-    annotate,
-    chain_style,
-    smoothed,
-)
+from .style import BLUE, DATA, EPISTEMIC, HATCHED, MEAN, ORANGE, Axes, annotate, chain_style, smooth
 
 
 def trace(
@@ -61,7 +50,7 @@ def trace(
     bins = np.linspace(low, high, 33)
     for chain, row in enumerate(values):
         style = chain_style(chain)
-        smoothed(axes, row, max(1, draws // 20), style, label=f"chain {chain}")
+        smooth(axes, row, max(1, draws // 20), style, label=f"chain {chain}")
         heights, _ = np.histogram(row, bins, density=True)
         side.stairs(heights, bins, orientation="horizontal", **style, linewidth=1.1)
     diverging = np.asarray((posterior.stats or {}).get("diverging", np.zeros((chains, draws))))

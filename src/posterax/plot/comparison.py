@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..selection import Comparison
-from .style import DATA, EPISTEMIC, EPISTEMIC_FILL, Axes, many_axes
+from .style import DATA, EPISTEMIC, EPISTEMIC_FILL, Axes, annotate, many_axes
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Table = Mapping[str, Mapping[str, Any]]
 
-COMPARED = {"score", "se", "difference", "difference_se"}  # columns of px.compare's table
+COMPARED = ["score", "se", "difference", "difference_se"]  # columns of px.compare's table
 
 
 class Cell(NamedTuple):
@@ -78,8 +78,7 @@ def comparison(
         repeated = any(len(cell.repeats) for cell in drawn)
         invisible = Cell(np.nan, error, np.full(int(repeated), np.nan))
         _dots(given, [invisible], np.array([np.nan]), errors)
-    if title is not None:
-        given.set_title(title)
+    annotate(given, title)
     return axes
 
 
@@ -136,8 +135,7 @@ def _dots(axes: Axes, cells: list[Cell], heights: np.ndarray, errors: float) -> 
 
 def _cells(table: "Table | pd.DataFrame | Comparison") -> dict[str, dict[str, Cell]]:
     frame: Any = table.to_pandas() if isinstance(table, Comparison) else table
-    if hasattr(frame, "iterrows"):
-        table = _of_compared(frame) if set(frame.columns) >= COMPARED else _of_frame(frame)
+    table = _of_frame(frame) if hasattr(frame, "iterrows") else frame
     if not isinstance(table, Mapping) or not table:
         raise TypeError(
             "table must be {method: {score: value}}, a data frame or what px.compare returns, and "
@@ -151,19 +149,11 @@ def _cells(table: "Table | pd.DataFrame | Comparison") -> dict[str, dict[str, Ce
     }
 
 
-def _of_compared(frame: "pd.DataFrame") -> Table:
-    by = str(frame.index.name or "score")
-    return {
-        name: {
-            by: (row["score"], row["se"]),
-            "difference": (row["difference"], row["difference_se"]),
-        }
-        for name, row in frame.iterrows()
-    }
-
-
 def _of_frame(frame: "pd.DataFrame") -> Table:
     """Rows with one name are repeats; a column ``X_se`` has the standard errors of ``X``."""
+    if set(frame.columns) >= set(COMPARED):
+        by = str(frame.index.name or "score")
+        frame = frame[COMPARED].rename(columns={"score": by, "se": f"{by}_se"})
     numbers = frame.select_dtypes("number")
     columns = [c for c in numbers if not (str(c).endswith("_se") and str(c)[:-3] in numbers)]
 
@@ -177,23 +167,18 @@ def _of_frame(frame: "pd.DataFrame") -> Table:
     return {str(name): {c: value(rows, c) for c in columns} for name, rows in groups}
 
 
-def _cell(value: Any, name: str) -> Cell:
-    none = np.zeros(0)
+def _cell(given: Any, name: str) -> Cell:
+    pair, repeats = given, np.zeros(0)
     try:
-        if isinstance(value, tuple):
-            cell = Cell(float(value[0]), float(value[1]), none)
-        elif np.ndim(value) == 0:
-            cell = Cell(float(value), 0.0, none)
-        else:
-            repeats = np.asarray(value, np.float64)
+        if np.ndim(given) and not isinstance(given, tuple):
+            repeats = np.asarray(given, np.float64)
             n = len(repeats)
-            error = repeats.std(ddof=1) / np.sqrt(n) if n > 1 else 0.0
-            cell = Cell(float(repeats.mean()), float(error), repeats)
-    except (TypeError, ValueError, IndexError):
-        raise TypeError(
-            f"table: {name} must be a number, (value, standard error) or a list of repeats, got "
-            f"{value!r}"
-        ) from None
+            pair = repeats.mean(), repeats.std(ddof=1) / np.sqrt(n) if n > 1 else 0.0
+        value, error = pair[:2] if isinstance(pair, tuple) else (pair, 0.0)
+        cell = Cell(float(value), float(error), repeats)
+    except (TypeError, ValueError):
+        kinds = "a number, (value, standard error) or a list of repeats"
+        raise TypeError(f"table: {name} must be {kinds}, got {given!r}") from None
     if not (np.isfinite(cell.value) and cell.error >= 0):
-        raise ValueError(f"table: {name} must be finite with an error of 0 or more, got {value!r}")
+        raise ValueError(f"table: {name} must be finite with an error of 0 or more, got {given!r}")
     return cell

@@ -1,4 +1,4 @@
-"""Courses of learners: scores over labels, regret over interactions; lines are named at their ends."""
+"""Courses of learners: scores over labels, regret over interactions."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias

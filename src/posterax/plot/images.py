@@ -1,5 +1,6 @@
 """Pictures with what a posterior thinks they show."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from numpy.typing import ArrayLike
 from .._util.checks import fraction, whole_number
 from ..metrics.inputs import class_labels
 from ..predictive import Predictive
-from .style import BLUE, DATA, HATCHED, MEAN, TOTAL, Axes
+from .style import BLUE, DATA, HATCHED, MEAN, TOTAL, Axes, annotate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,12 +71,12 @@ def images(
         raise ValueError("images draws a Predictive of classes, and pictures they belong to")
     mean = predictive.mean
     if mean.ndim != 2:
-        raise ValueError(
-            f"images needs one prediction for each picture, got probabilities {mean.shape}"
-        )
-    pictures = _pictures(x, len(mean), shape)
-    top = min(whole_number("top", top), mean.shape[1])
-    names = _names(classes, mean.shape[1])
+        raise ValueError(f"images needs one prediction for each picture, got {mean.shape}")
+    pictures, count = _pictures(x, len(mean), shape), mean.shape[1]
+    top = min(whole_number("top", top), count)
+    names = [str(name) for name in (range(count) if classes is None else classes)]
+    if isinstance(classes, str) or len(names) != count:
+        raise ValueError(f"classes must be {count} names, one for each class, got {classes!r}")
     labels = None if y is None else class_labels(y, mean)
     low, high = predictive.interval(fraction("level", level))
     n = len(pictures)
@@ -98,9 +99,7 @@ def images(
         _bars(below, [names[k] for k in best], mean[i, best], low[i, best], high[i, best], wrong)
         if i + columns < n:  # the numbers of its scale stand below the last of a column
             below.tick_params(axis="x", labelbottom=False)
-    if title is not None:
-        page.set_title(title)
-    return page
+    return annotate(page, title)
 
 
 def _columns(axes: Axes, n: int) -> int:
@@ -113,8 +112,7 @@ def _columns(axes: Axes, n: int) -> int:
 
 def _picture(axes: Axes, picture: np.ndarray, heading: str, wrong: bool) -> None:
     axes.imshow(picture, cmap="gray", interpolation="nearest")
-    axes.set_xticks([])
-    axes.set_yticks([])
+    axes.set(xticks=[], yticks=[])
     for spine in axes.spines.values():
         spine.set(color=DATA, linewidth=0.8)
         if wrong:
@@ -132,37 +130,24 @@ def _bars(
     axes.plot([low, high], [at, at], "|", color=MEAN, markersize=4, markeredgewidth=1.1)
     axes.set_yticks(at, names, fontsize=7)
     axes.tick_params(axis="y", length=0, pad=2)
-    axes.set_xlim(0, 1)
-    axes.set_ylim(-0.6, len(names) - 0.4)
+    axes.set(xlim=(0, 1), ylim=(-0.6, len(names) - 0.4))
     axes.set_xticks([0, 1], ["0", "1"], fontsize=6)
     axes.tick_params(axis="x", length=2, pad=1)
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def _names(classes: Sequence[str] | None, count: int) -> list[str]:
-    if classes is None:
-        return [str(k) for k in range(count)]
-    if isinstance(classes, str) or len(classes) != count:
-        raise ValueError(f"classes must be {count} names, one for each class, got {classes!r}")
-    return [str(name) for name in classes]
 
 
 def _pictures(x: ArrayLike, n: int, shape: tuple[int, ...] | None) -> np.ndarray:
     """Pictures as imshow takes them: (N, H, W) or, with three channels from 0 to 1, last."""
     pixels = np.asarray(x)
     if pixels.ndim < 2 or len(pixels) != n:
-        raise ValueError(
-            f"x must hold the {n} pictures of the predictive, (N, H, W) or flat, got {pixels.shape}"
-        )
+        raise ValueError(f"x must hold the {n} pictures of the predictive, got {pixels.shape}")
     if n > MOST:
         raise ValueError(f"images shows at most {MOST} pictures, got {n}: choose some of them")
     if pixels.ndim == 2:
-        side = int(np.sqrt(pixels.shape[1]))
-        flat = (side, side) if shape is None else tuple(shape)
-        if int(np.prod(flat)) != pixels.shape[1]:
-            raise ValueError(
-                f"x is flat with {pixels.shape[1]} pixels, which is not {flat}: say shape=(H, W)"
-            )
+        count = pixels.shape[1]
+        flat = (math.isqrt(count),) * 2 if shape is None else tuple(shape)
+        if math.prod(flat) != count:
+            raise ValueError(f"x is flat with {count} pixels, not {flat}: say shape=(H, W)")
         pixels = pixels.reshape(n, *flat)
     if pixels.ndim == 4 and pixels.shape[-1] not in (1, 3) and pixels.shape[1] in (1, 3):
         pixels = np.moveaxis(pixels, 1, -1)

@@ -72,7 +72,5 @@ def weight_entry(
         if len(index) == len(shape) and all(map(operator.lt, index, shape)):
             return array, index
     known = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-    example = f"{next(iter(shapes))}[0, 0]"
-    raise ValueError(
-        f"of: no weight {of!r}; one is named with its place, as in {example}. Arrays: {known}.{also}"
-    )
+    how = f"one is named with its place, as in {next(iter(shapes))}[0, 0]"
+    raise ValueError(f"of: no weight {of!r}; {how}. Arrays: {known}.{also}")

@@ -78,7 +78,7 @@ def many_axes(axes: Any) -> bool:
     return isinstance(axes, (Sequence, np.ndarray))
 
 
-def smoothed(
+def smooth(
     axes: Axes, values: np.ndarray, window: int, style: dict[str, Any], start: int = 0, **more: Any
 ) -> np.ndarray:
     """Draw a moving average over so many values, and these thin behind it; return it."""

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..posteriors import Posterior
-from .style import DASHES, Axes, annotate, by_name, chain_style, many_axes, method_style, smoothed
+from .style import DASHES, Axes, annotate, by_name, chain_style, many_axes, method_style, smooth
 
 SMOOTHED = 50  # the moving average is over one step in so many
 CUT = 4  # so many times the range of what follows the start may take before it is cut off
@@ -114,7 +114,7 @@ def _line(
 ) -> np.ndarray:
     apart = (0.05 + 0.04 * index, 0.15)  # markers of different lines
     window = max(1, len(values) // SMOOTHED)
-    return smoothed(axes, values, window, style, start=1, label=label, markevery=apart)
+    return smooth(axes, values, window, style, start=1, label=label, markevery=apart)
 
 
 def _limits(axes: Axes, lines: list[np.ndarray]) -> None:

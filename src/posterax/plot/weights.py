@@ -8,20 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .. import posteriors as ps
 from .._util.keys import as_key
 from .._util.tree import named_leaves, plain
 from ..model import Parameters
 from ..networks.parts import Where
-from ..posteriors import (
-    Draws,
-    Enumerated,
-    FullGaussian,
-    LaplaceGaussian,
-    LowRankGaussian,
-    MeanFieldGaussian,
-    Point,
-    Posterior,
-)
 from ..posteriors.base import evaluate_each
 from ..posteriors.laplace import priors_of
 from ..posteriors.named_moments import moments_of, named_moments
@@ -29,8 +20,8 @@ from ..priors import Flat, Grid, Prior, is_prior
 from .quantities import weight_entry
 from .style import BLUE, DATA, EPISTEMIC, MEAN, TOTAL, Axes, annotate
 
-GAUSSIAN = (MeanFieldGaussian, FullGaussian, LowRankGaussian, LaplaceGaussian)
-STORED = (Draws, Enumerated, Point)
+GAUSSIAN = (ps.MeanFieldGaussian, ps.FullGaussian, ps.LowRankGaussian, ps.LaplaceGaussian)
+STORED = (ps.Draws, ps.Enumerated, ps.Point)
 DRAWN = 4000  # draws behind a density that has no formula
 SHOWN = 5  # weights that are drawn where none are named
 POINTS = 400  # of a curve
@@ -73,7 +64,7 @@ class Marginal(NamedTuple):
 
 def weights(
     axes: Axes,
-    posterior: Posterior,
+    posterior: ps.Posterior,
     of: Sequence[str] | None = None,
     *,
     where: Where | None = None,
@@ -134,7 +125,7 @@ def weights(
     return annotate(axes, title, xlabel="weight", xlim=at[[0, -1]], ylim=(-0.06, len(chosen)))
 
 
-def _default_weights(posterior: Posterior, where: Where | None) -> list[Weight]:
+def _default_weights(posterior: ps.Posterior, where: Where | None) -> list[Weight]:
     """A few, from the largest to the smallest ratio of mean to deviation."""
     mean, std = named_moments(posterior, where)
     if not mean:
@@ -152,7 +143,7 @@ def _default_weights(posterior: Posterior, where: Where | None) -> list[Weight]:
     return chosen
 
 
-def _marginals(posterior: Posterior, chosen: list[Weight], key: int) -> list[Marginal]:
+def _marginals(posterior: ps.Posterior, chosen: list[Weight], key: int) -> list[Marginal]:
     """The distribution of each of these weights."""
     if isinstance(posterior, GAUSSIAN):
         mean, std = (jax.tree.map(plain, named_leaves(m)) for m in moments_of(posterior))

@@ -105,8 +105,9 @@ class Isotonic(Recalibration):
         if outside > 0.01:
             warnings.warn(
                 f"{outside:.0%} of the held-out y lie where the predictive sees nothing at all: "
-                "widen it (px.recalibrate.Spread) or use px.recalibrate.ConformalInterval", stacklevel=2,
-            )  # fmt: skip
+                "widen it by px.recalibrate.Spread, or use px.recalibrate.ConformalInterval",
+                stacklevel=2,
+            )
         ranks = _ranks(n, every)
         places = np.sort(np.clip(reached, 0, 1), axis=0)[ranks - 1]
         zero = np.zeros((1, *y.shape[1:]))
