@@ -2,10 +2,9 @@
 
 from .checks import Check, predictive_check
 from .compare import compare, stacking
-from .comparison import Comparison
 from .evidence import elbo
 from .pointwise import heldout, loo, waic
-from .score import Score
+from .score import Comparison, Score
 
 __all__ = [
     "Check",

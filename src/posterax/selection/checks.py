@@ -14,7 +14,7 @@ from .._util.keys import KeyLike
 from ..posteriors import Posterior
 from ..posteriors.prior import PriorPosterior
 from ..predictive import Predictive
-from .examples import Examples, parts
+from .evidence import Examples, parts
 
 Statistic = str | Callable[..., Any]
 
@@ -60,12 +60,11 @@ class Check:
         source = "prior" if self.before else "posterior"
         if self.ok:
             return f"Data from the {source} predictive have such a {self.statistic}."
-        side = "is larger than that" if np.all(self.p_value < 0.5) else "is smaller than that"
-        if np.ndim(self.observed):
-            side = "is at odds with those"
+        side = "larger than that" if np.all(self.p_value < 0.5) else "smaller than that"
+        side = "at odds with those" if np.ndim(self.observed) else side
         return (
-            f"The {self.statistic} of the data {side} of nearly all replications from the {source} "
-            "predictive: the model does not describe it."
+            f"The {self.statistic} of the data is {side} of nearly all replications from the "
+            f"{source} predictive: the model does not describe it."
         )
 
     def __str__(self) -> str:
@@ -142,23 +141,18 @@ def _function(
     if callable(statistic):
         name = getattr(statistic, "__name__", "statistic").replace("<lambda>", "statistic")
         try:
-            required = [
-                p for p in inspect.signature(statistic).parameters.values()
-                if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-            ]  # fmt: skip
+            inspect.signature(statistic).bind("y")
+        except TypeError:
+            return name, lambda y: statistic(y, x)
         except ValueError:  # written in C
-            required = []
-        return name, (lambda y: statistic(y, x)) if len(required) == 2 else statistic
+            pass
+        return name, statistic
+    known = STATISTICS
     if predictive.kind == "classification":
-        if statistic != "frequencies":
-            raise ValueError(
-                f"statistic: {statistic!r} says nothing of classes; use 'frequencies', or a "
-                "function of y"
-            )
         classes = range(predictive.mean.shape[-1])
-        return statistic, lambda y: np.array([np.mean(np.equal(y, k)) for k in classes])
-    if statistic not in STATISTICS:
+        known = {"frequencies": lambda y: np.array([np.mean(np.equal(y, k)) for k in classes])}
+    if statistic not in known:
         raise ValueError(
-            f"statistic must be a function or one of {', '.join(STATISTICS)}, got {statistic!r}"
+            f"statistic must be a function or one of {', '.join(known)}, got {statistic!r}"
         )
-    return statistic, STATISTICS[statistic]
+    return statistic, known[statistic]

@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
+from .._util.checks import one_of
 from .._util.keys import KeyLike
 from ..posteriors import Evidence, Posterior
-from .comparison import Comparison, listed
-from .evidence import elbo
-from .examples import Examples, fitted_examples
+from .evidence import Examples, elbo, fitted_examples
 from .pointwise import heldout, loo, waic
-from .score import Score, standard_error
+from .score import Comparison, Score, listed, standard_error
 
 Models = Mapping[str, Posterior | Score | Evidence] | Sequence[Posterior | Score | Evidence]
 
@@ -82,10 +81,8 @@ def compare(
         by = _common_measure(scores, by)
     else:
         if not all(isinstance(model, Posterior) for model in named.values()):
-            raise TypeError(
-                "models must be posteriors, or scores of px.selection of one kind, got "
-                + ", ".join(sorted(kind.__name__ for kind in kinds))
-            )
+            given = ", ".join(sorted(kind.__name__ for kind in kinds))
+            raise TypeError(f"models must be posteriors, or scores of one kind, got {given}")
         by = ("evidence" if data is None else "loo") if by is None else by
         scores = {name: _score(model, data, by, samples, key) for name, model in named.items()}
         if by == "evidence":
@@ -125,8 +122,7 @@ def stacking(log_densities: np.ndarray, weight: np.ndarray | None = None) -> np.
         row = int(np.argmin(np.isfinite(best[:, 0])))
         what = "a density of 0 under every model" if best[row] == -np.inf else "no finite density"
         raise ValueError(
-            f"example {rows[row]} has {what} (log_densities[{rows[row]}]), so that no average of "
-            "the models is better than another; leave it out, or give a model a likelihood that "
+            f"example {rows[row]} has {what}: leave it out, or give a model a likelihood that "
             "allows for it"
         )
     density = np.exp(log_densities - best)
@@ -148,10 +144,8 @@ def _named(models: Models) -> dict[str, Any]:
     if isinstance(models, Sequence) and not isinstance(models, str | Evidence):
         models = {f"model {i}": model for i, model in enumerate(models)}
     if not isinstance(models, Mapping):
-        raise TypeError(
-            "models must be a dictionary of posteriors by name, or a list of them, got "
-            f"{type(models).__name__}"
-        )
+        given = type(models).__name__
+        raise TypeError(f"models must be a dictionary of posteriors, or a list, got {given}")
     if not models:
         raise ValueError("models is empty: there is nothing to compare")
     return {str(name): model for name, model in models.items()}
@@ -162,8 +156,7 @@ def _score(
 ) -> Score | Evidence:
     if by == "evidence":
         return posterior.log_evidence
-    if by not in (*SCORES, "elbo"):
-        raise ValueError(f"by must be 'loo', 'waic', 'heldout', 'evidence' or 'elbo', got {by!r}")
+    one_of("by", by, (*SCORES, "elbo", "evidence"))
     if data is None:
         other = "data that the fits have not seen" if by == "heldout" else "the data of the fits"
         raise ValueError(f"by={by!r} needs data=(x, y), {other}")
@@ -176,9 +169,8 @@ def _common_measure(scores: dict[str, Any], by: str | None) -> str:
     """What the scores are of, which has to be one thing for all, on the same data."""
     own = {s.by if isinstance(s, Score) else "evidence" for s in scores.values()}
     if len(own) > 1 or (by is not None and by not in own):
-        raise ValueError(
-            f"by: these scores are of {listed(sorted(own))}; only those of one kind compare"
-        )
+        of = listed(sorted(own))
+        raise ValueError(f"by: these scores are of {of}; only those of one kind compare")
     return own.pop()
 
 
@@ -187,8 +179,8 @@ def _refuse_unpaired(scores: Mapping[str, Score]) -> None:
     _refuse_different_examples({name: len(s.pointwise) for name, s in scores.items()})
     if len({s.examples for s in scores.values() if s.examples}) > 1:
         raise ValueError(
-            "models: their scores are of different examples, or of the same in another order; use "
-            "arrays, or a source of batches that does not shuffle at each pass"
+            "models: their scores are of different examples, or in another order; use arrays, or a "
+            "source of batches that does not shuffle"
         )
     weights = [s.weight for s in scores.values()]
     if any(not np.array_equal(weights[0], other) for other in weights):
@@ -199,10 +191,7 @@ def _refuse_different_examples(counts: Mapping[str, float | None]) -> None:
     known = {name: count for name, count in counts.items() if count is not None}
     if known and not np.allclose(list(known.values()), next(iter(known.values()))):
         numbers = ", ".join(f"{name} {count:g}" for name, count in known.items())
-        raise ValueError(
-            f"models: fitted to different numbers of examples ({numbers}); scores compare only on "
-            "the same data"
-        )
+        raise ValueError(f"models: fitted to different numbers of examples ({numbers})")
 
 
 def _pointwise(by: str, scores: dict[str, Score]) -> Comparison:
@@ -212,21 +201,16 @@ def _pointwise(by: str, scores: dict[str, Score]) -> Comparison:
     stacked = stacking(np.stack([s.pointwise for s in ranked], axis=1), weight)
     gaps = [score.pointwise - best.pointwise for score in ranked]
     return Comparison(
-        by,
-        names,
-        ranked,
-        np.array([float(weight @ gap) for gap in gaps]),
-        np.array([0.0, *(standard_error(gap, weight) for gap in gaps[1:])]),
-        stacked,
+        by, names, ranked, np.array([float(weight @ gap) for gap in gaps]),
+        np.array([0.0, *(standard_error(gap, weight) for gap in gaps[1:])]), stacked,
         {name: s.doubts for name, s in zip(names, ranked, strict=True) if not s.ok},
-    )
+    )  # fmt: skip
 
 
 def _evidences(by: str, scores: dict[str, Evidence]) -> Comparison:
     names = sorted(scores, key=lambda name: -scores[name].value)
     ranked = [scores[name] for name in names]
-    values = np.array([s.value for s in ranked])
-    kinds = {s.kind for s in ranked}
+    values, kinds = np.array([s.value for s in ranked]), {s.kind for s in ranked}
     notes = {
         "bound": "a bound, and its evidence may be higher",
         "approximation": "an approximation, of unknown distance from its evidence",
@@ -237,11 +221,7 @@ def _evidences(by: str, scores: dict[str, Evidence]) -> Comparison:
         if len(kinds) > 1 and s.kind in notes
     }
     return Comparison(
-        by,
-        names,
-        ranked,
-        values - values[0],
+        by, names, ranked, values - values[0],
         np.array([0.0, *(math.hypot(s.error, ranked[0].error) for s in ranked[1:])]),
-        np.full(len(values), np.nan) if "bound" in kinds else softmax(values),
-        mixed,
-    )
+        np.full(len(values), np.nan) if "bound" in kinds else softmax(values), mixed,
+    )  # fmt: skip

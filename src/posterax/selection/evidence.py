@@ -1,4 +1,4 @@
-r"""The evidence lower bound of a posterior that has a density.
+r"""The data that models are compared on, and the evidence lower bound of a posterior on them.
 
 log p(D) = log E_q[p(D | w) p(w) / q(w)] ≥ E_q[log p(D | w) + log p(w) − log q(w)]
 
@@ -6,6 +6,9 @@ with equality only where q is the posterior; what is lost is KL(q ‖ p(w | D)).
 """
 
 import dataclasses
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
@@ -15,12 +18,15 @@ from jaxtyping import PyTree
 
 from .._util.checks import whole_number
 from .._util.keys import KeyLike
+from ..data import Stream, as_stream, check_finite, is_batches, unpack
 from ..model import Parameters
 from ..posteriors import Evidence, Posterior
 from ..posteriors.laplace import priors_of
 from ..posteriors.symmetric import Symmetric
 from ..priors import is_prior
-from .examples import Examples, parts, refuse_other_data
+
+# (x, y), (x, y, weight) or a source of such batches
+Examples: TypeAlias = tuple[PyTree, ...] | Iterable[tuple[PyTree, ...]] | Stream
 
 
 def elbo(posterior: Posterior, data: Examples, *, samples: int = 100, key: KeyLike = 0) -> Evidence:
@@ -55,8 +61,7 @@ def elbo(posterior: Posterior, data: Examples, *, samples: int = 100, key: KeyLi
     Reference: Jordan, Ghahramani, Jaakkola and Saul, An introduction to variational methods for
     graphical models, Machine Learning 1999.
     """
-    refuse_without_density(posterior, "elbo")
-    posterior = of_the_network(posterior)
+    posterior = with_density(posterior, "elbo")
     samples = whole_number("samples", samples, least=2)
     values, total = np.zeros(()), 0.0
     for x, y, weight in parts(data):
@@ -69,25 +74,20 @@ def elbo(posterior: Posterior, data: Examples, *, samples: int = 100, key: KeyLi
     return Evidence(*_mean_of_pairs(values, np.asarray(particles.weights, np.float64)), "bound")
 
 
-def of_the_network(posterior: Posterior) -> Posterior:
-    """The same q with the likelihood of the network itself, where predictions are linearised.
+def with_density(posterior: Posterior, name: str) -> Posterior:
+    """A q with a density; where predictions are linearised, with the network's own likelihood.
 
     p(w, D) / q(w) with a linearised likelihood would be near 1, however far off the network is.
     """
-    if getattr(posterior, "linearised", False):
-        return dataclasses.replace(posterior, linearised=False)  # type: ignore[call-arg]
-    return posterior
-
-
-def refuse_without_density(posterior: Posterior, name: str) -> None:
-    """Say what has a density instead."""
     if type(posterior).log_prob is Posterior.log_prob:
         method = posterior.record.method if posterior.record is not None else ""
         raise ValueError(
-            f"{name}: {method or type(posterior).__name__} gives a posterior without a density, "
-            "which has no evidence lower bound; fit with px.BayesByBackprop, px.IVON or "
-            "px.Laplace, or compare by='loo', 'heldout' or 'evidence'"
+            f"{name}: {method or type(posterior).__name__} gives a posterior without a density; "
+            "fit with px.BayesByBackprop, px.IVON or px.Laplace, or compare by='loo' or 'heldout'"
         )
+    if getattr(posterior, "linearised", False):
+        return dataclasses.replace(posterior, linearised=False)  # type: ignore[call-arg]
+    return posterior
 
 
 def log_ratios(posterior: Posterior, ids: PyTree) -> np.ndarray:
@@ -124,3 +124,47 @@ def _mean_of_pairs(values: np.ndarray, weights: np.ndarray) -> tuple[float, floa
     mean = float(weights @ values)
     error = np.sqrt(np.sum(np.square(mass * (each - mean))) * len(mass) / max(len(mass) - 1, 1))
     return mean, float(error)
+
+
+# -- data
+
+
+def parts(data: Examples) -> Iterator[tuple[PyTree, np.ndarray, np.ndarray]]:
+    """``(x, y, weight)`` of arrays, or of each batch of a source of batches.
+
+    Example:
+        >>> import numpy as np
+        >>> from posterax.selection.evidence import parts
+        >>> x, y = np.zeros((4, 1)), np.zeros(4)
+        >>> [len(part[1]) for part in parts([(x, y), (x, y)])]
+        [4, 4]
+    """
+    one = isinstance(data, tuple) or (isinstance(data, list) and not is_batches(data))
+    batches: Iterable[Any] = [data] if one else as_stream(data).source
+    for batch in batches:
+        x, y, weight = unpack(batch)
+        check_finite("x", x)
+        check_finite("y", y)
+        yield x, np.asarray(y), np.asarray(weight, np.float64)
+
+
+def examples_digest(targets: Sequence[np.ndarray]) -> str:
+    """A digest of these targets in this order, whatever their precision and batches."""
+    flat = [np.ravel(y).astype(np.float32) for y in targets]
+    return hashlib.sha256(np.concatenate(flat).tobytes()).hexdigest()
+
+
+def fitted_examples(posterior: Posterior) -> float | None:
+    """How many examples (the sum of their weights) the posterior was fitted to, where known."""
+    settings = posterior.record.settings if posterior.record is not None else {}
+    return settings.get("examples")
+
+
+def refuse_other_data(posterior: Posterior, total: float, by: str) -> None:
+    """Refuse data that cannot be those of the fit."""
+    known = fitted_examples(posterior)
+    if known is not None and not np.isclose(known, total):
+        raise ValueError(
+            f"data: {by} needs the data of the fit, {known:g} examples, and got {total:g}; "
+            "by='heldout' scores predictions on other data"
+        )

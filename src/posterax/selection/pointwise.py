@@ -10,6 +10,7 @@ Practical Bayesian model evaluation using leave-one-out cross-validation and WAI
 Computing 2017), whose shape k says whether the estimate of this example can be trusted.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -23,9 +24,16 @@ from ..diagnostics.chain_statistics import FEWEST
 from ..posteriors import Draws, Posterior
 from ..posteriors.enumerated import MOST, Enumerated
 from ..posteriors.weighted import normalised, pareto_smooth
-from ..predictive import Particles
-from .evidence import log_ratios, of_the_network, refuse_without_density
-from .examples import Examples, examples_digest, fitted_examples, parts, refuse_other_data
+from ..predictive import Particles, Predictive
+from .evidence import (
+    Examples,
+    examples_digest,
+    fitted_examples,
+    log_ratios,
+    parts,
+    refuse_other_data,
+    with_density,
+)
 from .score import Score
 
 FEW = 25  # draws below which the tail of their weights says nothing
@@ -111,13 +119,12 @@ def loo(
     like = _likelihoods(posterior, data, samples, key, "loo", FEW, corrected)
     out = np.minimum(like.weight, 1)  # of an example that counts more than once, one goes
     ratios = like.log_weights[:, None] - out * like.values
-    if like.exact:
-        smooth, khat = ratios - logsumexp(ratios, axis=0), None
-    else:
+    smooth, khat = ratios - logsumexp(ratios, axis=0), None
+    if not like.exact:
+        khat = np.zeros(ratios.shape[1])
         efficiency = _relative_efficiency(like)
-        columns = zip(ratios.T, efficiency, strict=True)
-        weights, shapes = zip(*(_smooth(r, e) for r, e in columns), strict=True)
-        smooth, khat = np.stack(weights, axis=1), np.array(shapes)
+        for n in np.flatnonzero(np.ptp(ratios, axis=0)):  # where all draws agree there is no tail
+            smooth[:, n], khat[n] = pareto_smooth(ratios[:, n], efficiency[n])
     pointwise = logsumexp(smooth + like.values, axis=0)
     return Score(
         "loo", pointwise, like.weight, like.log_density - pointwise,
@@ -182,17 +189,30 @@ def heldout(
         ('heldout', (16,))
     """
     samples = _number(posterior, samples)
-    pointwise, weights, targets, draws = [], [], [], 0
+    walk = _walk(posterior, data, samples, key, lambda predictive, y: predictive.log_prob(y))
+    values, weight, examples, predictive = walk
+    return Score("heldout", values, weight, draws=predictive.samples, examples=examples)
+
+
+def _walk(
+    posterior: Posterior,
+    data: Examples,
+    samples: int | None,
+    key: KeyLike,
+    each: Callable[[Predictive, np.ndarray], np.ndarray],
+) -> tuple[np.ndarray, np.ndarray, str, Predictive]:
+    """``each(predictive, y)`` of all parts with the examples last, their weights, which they are.
+
+    The predictive is that of the last part; the draws are the same for all.
+    """
+    values, weights, targets = [], [], []
     for x, y, weight in parts(data):
         predictive = posterior.predict(x, samples=samples, key=key)
-        pointwise.append(predictive.log_prob(y).astype(np.float64))
+        values.append(each(predictive, y).astype(np.float64))
         weights.append(weight)
         targets.append(y)
-        draws = predictive.samples
-    return Score(
-        "heldout", np.concatenate(pointwise), np.concatenate(weights),
-        draws=draws, examples=examples_digest(targets),
-    )  # fmt: skip
+    digest = examples_digest(targets)
+    return np.concatenate(values, axis=-1), np.concatenate(weights), digest, predictive
 
 
 def _number(posterior: Posterior, samples: int | None) -> int | None:
@@ -213,29 +233,25 @@ def _likelihoods(
     every = samples is None
     samples = _number(posterior, samples)
     if corrected:
-        refuse_without_density(posterior, "corrected=True")
-        posterior = of_the_network(posterior)
+        posterior = with_density(posterior, "corrected=True")
     exact = False
     if every and isinstance(posterior, Enumerated):
         posterior = _EveryState(**vars(posterior))
         states = len(posterior.states())
         exact = states <= STATES and states * (fitted_examples(posterior) or 1) <= CELLS
         samples = None if exact else MOST
-    columns, weights, targets = [], [], []
-    for x, y, weight in parts(data):
-        predictive = posterior.predict(x, samples=samples, key=key)
+
+    def log_likelihoods(predictive: Predictive, y: np.ndarray) -> np.ndarray:
         if predictive.samples < fewest and not isinstance(posterior, Enumerated):
             raise ValueError(
-                f"{by} needs at least {fewest} draws of the posterior, and this "
-                f"{type(posterior).__name__} has {predictive.samples}; score it on held-out data "
-                "(by='heldout')"
+                f"{by} needs at least {fewest} draws of the posterior, got {predictive.samples}; "
+                "score it on held-out data (by='heldout')"
             )
-        columns.append(predictive.log_likelihoods(y).astype(np.float64))
-        weights.append(weight)
-        targets.append(y)
-    values, weight = np.concatenate(columns, axis=1), np.concatenate(weights)
+        return predictive.log_likelihoods(y)
+
+    values, weight, examples, predictive = _walk(posterior, data, samples, key, log_likelihoods)
     refuse_other_data(posterior, float(weight.sum()), by)
-    particles = predictive._particles  # the same for all parts
+    particles = predictive._particles
     with np.errstate(divide="ignore"):
         log_weights = np.log(np.asarray(particles.weights, np.float64))
     if isinstance(posterior, Enumerated):
@@ -251,15 +267,9 @@ def _likelihoods(
     # of px.Conjugate and px.SMC; that of px.Laplace is an approximation, as it is
     known = posterior.evidence is not None and posterior.evidence.kind in ("exact", "estimate")
     return _Likelihoods(
-        values, normalised(log_weights), weight, examples_digest(targets), shape, exact=exact,
+        values, normalised(log_weights), weight, examples, shape, exact=exact,
         approximate=not (sampled or known or corrected),
     )  # fmt: skip
-
-
-def _smooth(ratios: np.ndarray, efficiency: float) -> tuple[np.ndarray, float]:
-    if np.ptp(ratios) == 0:  # all draws say the same of this example: there is no tail
-        return normalised(ratios), 0.0
-    return pareto_smooth(ratios, efficiency)
 
 
 def _relative_efficiency(like: _Likelihoods) -> np.ndarray:

@@ -1,12 +1,17 @@
-"""A model's score, example by example, and whether it can be trusted."""
+"""A model's score and whether it can be trusted; several beside each other, and their verdict."""
 
 import dataclasses
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from ..posteriors import Evidence
+
 K_HAT = 0.7  # above it, or a lower limit for few draws, importance weights have no useful variance
 SPREAD = 0.4  # variance of a log likelihood above which WAIC's correction is no longer small
+SMALL = 4.0  # nats: below it a difference in elpd is small whatever its error (Sivula et al. 2020)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,12 +61,12 @@ class Score:
     @property
     def doubtful(self) -> np.ndarray:
         """Rows of the examples whose score cannot be trusted."""
-        counts = self.weight > 0
+        doubtful: np.ndarray | bool = False
         if self.by == "loo" and self.khat is not None:
-            return np.flatnonzero(counts & ~(self.khat <= self.limit))
-        if self.by == "waic" and self.excess is not None:
-            return np.flatnonzero(counts & (self.excess > SPREAD))
-        return np.flatnonzero(np.zeros(len(self.weight), bool))
+            doubtful = ~(self.khat <= self.limit)
+        elif self.by == "waic" and self.excess is not None:
+            doubtful = self.excess > SPREAD
+        return np.flatnonzero((self.weight > 0) & doubtful)
 
     @property
     def ok(self) -> bool:
@@ -80,13 +85,11 @@ class Score:
         many = f"{len(self.doubtful)} of {len(self.weight)} examples"
         if self.by == "heldout":
             return "Data that the fit has not seen: nothing is estimated but the mean."
+        if self.by == "waic" and self.ok:
+            return f"No example's log likelihood varies by more than {SPREAD:g}."
         if self.by == "waic":
-            if self.ok:
-                return f"No example's log likelihood varies by more than {SPREAD:g}."
-            return (
-                f"The log likelihood of {many} varies by more than {SPREAD:g} over the posterior, "
-                "too much for WAIC: use loo, which says which of them it can do."
-            )
+            varies = f"The log likelihood of {many} varies by more than {SPREAD:g}"
+            return f"{varies} over the posterior, too much for WAIC: use loo."
         if self.khat is None:
             return "Every state was counted: leave-one-out is exact."
         if self.ok:
@@ -94,9 +97,8 @@ class Score:
         worst = int(self.doubtful[np.argmax(np.nan_to_num(self.khat[self.doubtful], nan=np.inf))])
         return (
             f"{many} have a k-hat above {self.limit:.2f} (the largest, {self.khat[worst]:.2f}, at "
-            f"row {worst}): without such an example the posterior would be another, which these "
-            "draws do not reach. Take more draws, fit again without those examples and score them "
-            "by posterior.predict(x).log_prob(y), or hold data out."
+            f"row {worst}): the posterior without such an example is out of reach of these draws. "
+            "Take more draws, fit without those examples and score them, or hold data out."
         )
 
     def __str__(self) -> str:
@@ -122,3 +124,111 @@ def standard_error(values: np.ndarray, weight: np.ndarray) -> float:
         return math.nan
     mean = weight @ values / n
     return math.sqrt(n * float(weight @ np.square(values - mean)) / (n - 1))
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """What ``px.compare`` returns; ``print`` it, or take ``to_pandas()``.
+
+    ``names`` are the models, the best first; ``scores`` a ``Score`` or an ``Evidence`` of each;
+    ``differences`` (score − the best score) have standard errors ``difference_errors``;
+    ``weights`` are those of stacking, or the models' probabilities by the evidence (NaN where a
+    score is a bound, which gives none); ``warnings`` are words by name.
+    """
+
+    by: str
+    names: list[str]
+    scores: list[Any]
+    differences: np.ndarray
+    difference_errors: np.ndarray
+    weights: np.ndarray
+    warnings: dict[str, str]
+
+    @property
+    def best(self) -> str:
+        """The name of the model with the largest score."""
+        return self.names[0]
+
+    def to_pandas(self) -> Any:
+        """A ``DataFrame``, a row for each model."""
+        import pandas as pd
+
+        pointwise = isinstance(self.scores[0], Score)
+        table: dict[str, Any] = {
+            "score": [s.elpd if pointwise else s.value for s in self.scores],
+            "se": [s.se if pointwise else s.error for s in self.scores],
+            "difference": self.differences,
+            "difference_se": self.difference_errors,
+        }
+        if not np.isnan(self.weights).any():
+            table["weight" if pointwise else "probability"] = self.weights
+        if not pointwise:
+            table["kind"] = [s.kind for s in self.scores]
+        elif self.by != "heldout":
+            table["p"] = [s.p for s in self.scores]
+        table["warning"] = [self.warnings.get(name, "") for name in self.names]
+        return pd.DataFrame(table, index=pd.Index(self.names, name=self.by))
+
+    @property
+    def verdict(self) -> str:
+        """Which model is best, and by how much, in a sentence or two."""
+        if len(self.names) == 1:
+            return f"{self.best} is alone."
+        gaps, errors = 0 - self.differences[1:], self.difference_errors[1:]
+        ahead = f"{gaps[0]:.1f} ± {errors[0]:.1f} nats ahead of {self.names[1]}"
+        if self.kinds:
+            return self._by_evidence(gaps[0], errors[0], ahead)
+        others = zip(self.names[1:], gaps, errors, strict=True)
+        close = [name for name, gap, error in others if gap < SMALL or not gap > 2 * error]
+        if not close:
+            return f"{self.best} predicts best, {ahead}."
+        return (
+            f"{self.best} leads, but {listed(close)} may be as good (a difference below {SMALL:g} "
+            "nats or two standard errors): prefer the simplest, or average them."
+        )
+
+    def _by_evidence(self, gap: float, error: float, ahead: str) -> str:
+        if error > 0 and gap <= 2 * error:
+            return f"{self.best} leads, {ahead}: no more than the errors. Take more samples."
+        if "bound" in self.kinds:
+            what = "bound" if self.kinds == {"bound"} else "score"
+            return f"{self.best} has the highest {what}, {ahead}."
+        if self.weights[0] >= 0.95:
+            return f"{self.best} is best, {ahead}."
+        share = f"{100 * self.weights[0]:.0f} % of the probability"
+        return f"{self.best} leads with {share}, {ahead}: not decided."
+
+    @property
+    def kinds(self) -> set[str]:
+        """What kinds of evidence the scores are, as ``Evidence`` has them; none for others."""
+        return {s.kind for s in self.scores if isinstance(s, Evidence)}
+
+    @property
+    def note(self) -> str:
+        """What the scores are, where they are not what they stand for."""
+        if "bound" in self.kinds:
+            unknown = "Nothing tells how far a bound is below its evidence"
+            return f"{unknown}: bounds give no probabilities, and may be in another order."
+        if "approximation" in self.kinds:
+            unknown = "Nothing tells how far an approximation is from its evidence"
+            return f"{unknown}: the probabilities are approximations too."
+        return ""
+
+    def __str__(self) -> str:
+        table = self.to_pandas().drop(columns="warning")
+        formats = dict.fromkeys(table.columns.drop("kind", errors="ignore"), "{:.1f}".format)
+        formats |= dict.fromkeys(("weight", "probability"), "{:.2f}".format)
+        text = table.to_string(formatters=formats)
+        notes = [f"{name}: {self.warnings[name]}" for name in self.names if name in self.warnings]
+        return "\n".join(filter(None, [text, self.verdict, self.note, *notes]))
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return self.to_pandas()._repr_html_() + f"<p>{self.verdict} {self.note}</p>"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Words with commas, and an "and" before the last."""
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
