@@ -78,7 +78,11 @@ def compare(
     kinds = {type(model) for model in named.values()}
     if kinds <= {Score} or kinds <= {Evidence}:
         scores = dict(named)
-        by = _common_measure(scores, by)
+        own = {s.by if isinstance(s, Score) else "evidence" for s in scores.values()}
+        if len(own) > 1 or by not in (None, *own):
+            of = listed(sorted(own))
+            raise ValueError(f"by: these scores are of {of}; only those of one kind compare")
+        by = own.pop()
     else:
         if not all(isinstance(model, Posterior) for model in named.values()):
             given = ", ".join(sorted(kind.__name__ for kind in kinds))
@@ -87,10 +91,7 @@ def compare(
         scores = {name: _score(model, data, by, samples, key) for name, model in named.items()}
         if by == "evidence":
             _refuse_different_examples({n: fitted_examples(model) for n, model in named.items()})
-    if by in SCORES:
-        _refuse_unpaired(scores)
-        return _pointwise(by, scores)
-    return _evidences(by, scores)
+    return _pointwise(by, scores) if by in SCORES else _evidences(by, scores)
 
 
 def stacking(log_densities: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
@@ -154,9 +155,9 @@ def _named(models: Models) -> dict[str, Any]:
 def _score(
     posterior: Posterior, data: Examples | None, by: str, samples: int | None, key: KeyLike
 ) -> Score | Evidence:
+    one_of("by", by, (*SCORES, "elbo", "evidence"))
     if by == "evidence":
         return posterior.log_evidence
-    one_of("by", by, (*SCORES, "elbo", "evidence"))
     if data is None:
         other = "data that the fits have not seen" if by == "heldout" else "the data of the fits"
         raise ValueError(f"by={by!r} needs data=(x, y), {other}")
@@ -165,16 +166,7 @@ def _score(
     return SCORES[by](posterior, data, samples=samples, key=key)
 
 
-def _common_measure(scores: dict[str, Any], by: str | None) -> str:
-    """What the scores are of, which has to be one thing for all, on the same data."""
-    own = {s.by if isinstance(s, Score) else "evidence" for s in scores.values()}
-    if len(own) > 1 or (by is not None and by not in own):
-        of = listed(sorted(own))
-        raise ValueError(f"by: these scores are of {of}; only those of one kind compare")
-    return own.pop()
-
-
-def _refuse_unpaired(scores: Mapping[str, Score]) -> None:
+def _pointwise(by: str, scores: dict[str, Score]) -> Comparison:
     """Differences are by example: the nth has to be the same one for all."""
     _refuse_different_examples({name: len(s.pointwise) for name, s in scores.items()})
     if len({s.examples for s in scores.values() if s.examples}) > 1:
@@ -185,16 +177,6 @@ def _refuse_unpaired(scores: Mapping[str, Score]) -> None:
     weights = [s.weight for s in scores.values()]
     if any(not np.array_equal(weights[0], other) for other in weights):
         raise ValueError("models: their examples have different weights; score them anew")
-
-
-def _refuse_different_examples(counts: Mapping[str, float | None]) -> None:
-    known = {name: count for name, count in counts.items() if count is not None}
-    if known and not np.allclose(list(known.values()), next(iter(known.values()))):
-        numbers = ", ".join(f"{name} {count:g}" for name, count in known.items())
-        raise ValueError(f"models: fitted to different numbers of examples ({numbers})")
-
-
-def _pointwise(by: str, scores: dict[str, Score]) -> Comparison:
     names = sorted(scores, key=lambda name: -scores[name].elpd)
     ranked = [scores[name] for name in names]
     best, weight = ranked[0], ranked[0].weight
@@ -205,6 +187,13 @@ def _pointwise(by: str, scores: dict[str, Score]) -> Comparison:
         np.array([0.0, *(standard_error(gap, weight) for gap in gaps[1:])]), stacked,
         {name: s.doubts for name, s in zip(names, ranked, strict=True) if not s.ok},
     )  # fmt: skip
+
+
+def _refuse_different_examples(counts: Mapping[str, float | None]) -> None:
+    known = {name: count for name, count in counts.items() if count is not None}
+    if known and not np.allclose(list(known.values()), next(iter(known.values()))):
+        numbers = ", ".join(f"{name} {count:g}" for name, count in known.items())
+        raise ValueError(f"models: fitted to different numbers of examples ({numbers})")
 
 
 def _evidences(by: str, scores: dict[str, Evidence]) -> Comparison:

@@ -25,15 +25,7 @@ from ..posteriors import Draws, Posterior
 from ..posteriors.enumerated import MOST, Enumerated
 from ..posteriors.weighted import normalised, pareto_smooth
 from ..predictive import Particles, Predictive
-from .evidence import (
-    Examples,
-    examples_digest,
-    fitted_examples,
-    log_ratios,
-    parts,
-    refuse_other_data,
-    with_density,
-)
+from . import evidence as ev
 from .score import Score
 
 FEW = 25  # draws below which the tail of their weights says nothing
@@ -77,7 +69,7 @@ class _Likelihoods(NamedTuple):
 
 def loo(
     posterior: Posterior,
-    data: Examples,
+    data: ev.Examples,
     *,
     samples: int | None = None,
     key: KeyLike = 0,
@@ -133,7 +125,7 @@ def loo(
 
 
 def waic(
-    posterior: Posterior, data: Examples, *, samples: int | None = None, key: KeyLike = 0
+    posterior: Posterior, data: ev.Examples, *, samples: int | None = None, key: KeyLike = 0
 ) -> Score:
     r"""The widely applicable information criterion, on the scale of log densities.
 
@@ -170,7 +162,7 @@ def waic(
 
 
 def heldout(
-    posterior: Posterior, data: Examples, *, samples: int | None = None, key: KeyLike = 0
+    posterior: Posterior, data: ev.Examples, *, samples: int | None = None, key: KeyLike = 0
 ) -> Score:
     r"""The log predictive density of data that were not used in the fit, Σₙ log p(yₙ | xₙ, D).
 
@@ -196,7 +188,7 @@ def heldout(
 
 def _walk(
     posterior: Posterior,
-    data: Examples,
+    data: ev.Examples,
     samples: int | None,
     key: KeyLike,
     each: Callable[[Predictive, np.ndarray], np.ndarray],
@@ -206,12 +198,12 @@ def _walk(
     The predictive is that of the last part; the draws are the same for all.
     """
     values, weights, targets = [], [], []
-    for x, y, weight in parts(data):
+    for x, y, weight in ev.parts(data):
         predictive = posterior.predict(x, samples=samples, key=key)
         values.append(each(predictive, y).astype(np.float64))
         weights.append(weight)
         targets.append(y)
-    digest = examples_digest(targets)
+    digest = ev.examples_digest(targets)
     return np.concatenate(values, axis=-1), np.concatenate(weights), digest, predictive
 
 
@@ -223,7 +215,7 @@ def _number(posterior: Posterior, samples: int | None) -> int | None:
 
 def _likelihoods(
     posterior: Posterior,
-    data: Examples,
+    data: ev.Examples,
     samples: int | None,
     key: KeyLike,
     by: str,
@@ -233,12 +225,12 @@ def _likelihoods(
     every = samples is None
     samples = _number(posterior, samples)
     if corrected:
-        posterior = with_density(posterior, "corrected=True")
+        posterior = ev.with_density(posterior, "corrected=True")
     exact = False
     if every and isinstance(posterior, Enumerated):
         posterior = _EveryState(**vars(posterior))
         states = len(posterior.states())
-        exact = states <= STATES and states * (fitted_examples(posterior) or 1) <= CELLS
+        exact = states <= STATES and states * (ev.fitted_examples(posterior) or 1) <= CELLS
         samples = None if exact else MOST
 
     def log_likelihoods(predictive: Predictive, y: np.ndarray) -> np.ndarray:
@@ -250,7 +242,7 @@ def _likelihoods(
         return predictive.log_likelihoods(y)
 
     values, weight, examples, predictive = _walk(posterior, data, samples, key, log_likelihoods)
-    refuse_other_data(posterior, float(weight.sum()), by)
+    ev.refuse_other_data(posterior, float(weight.sum()), by)
     particles = predictive._particles
     with np.errstate(divide="ignore"):
         log_weights = np.log(np.asarray(particles.weights, np.float64))
@@ -258,7 +250,7 @@ def _likelihoods(
         if exact:  # also of those whose probability is too small for a number
             log_weights = np.asarray(posterior.log_probs, np.float64)[np.asarray(particles.ids)]
     elif corrected:
-        log_weights = log_weights + values @ weight + log_ratios(posterior, particles.ids)
+        log_weights = log_weights + values @ weight + ev.log_ratios(posterior, particles.ids)
     shape, sampled = None, isinstance(posterior, Enumerated)
     if isinstance(posterior, Draws):
         weighted = posterior.log_weights is not None

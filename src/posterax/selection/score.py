@@ -12,6 +12,12 @@ from ..posteriors import Evidence
 K_HAT = 0.7  # above it, or a lower limit for few draws, importance weights have no useful variance
 SPREAD = 0.4  # variance of a log likelihood above which WAIC's correction is no longer small
 SMALL = 4.0  # nats: below it a difference in elpd is small whatever its error (Sivula et al. 2020)
+NOTES = {
+    "bound": "Nothing tells how far a bound is below its evidence: bounds give no probabilities of "
+    "models, and the evidences may be in another order.",
+    "approximation": "Nothing tells how far an approximation is from its evidence: the "
+    "probabilities are approximations too.",
+}  # by the kind of an evidence
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,13 +212,7 @@ class Comparison:
     @property
     def note(self) -> str:
         """What the scores are, where they are not what they stand for."""
-        if "bound" in self.kinds:
-            unknown = "Nothing tells how far a bound is below its evidence"
-            return f"{unknown}: bounds give no probabilities, and may be in another order."
-        if "approximation" in self.kinds:
-            unknown = "Nothing tells how far an approximation is from its evidence"
-            return f"{unknown}: the probabilities are approximations too."
-        return ""
+        return next((note for kind, note in NOTES.items() if kind in self.kinds), "")
 
     def __str__(self) -> str:
         table = self.to_pandas().drop(columns="warning")
