@@ -51,13 +51,17 @@ def self_information(
     Reference:
         Shannon, A Mathematical Theory of Communication, 1948.
     """
-    if not isinstance(probability, Distribution):
-        if value is not None:
-            raise TypeError("value goes with a numpyro distribution; a probability is all it takes")
-        return vs.plain(vs.self_information(probability), unit)
-    if value is None:
-        raise TypeError("value must say which x of the distribution, as in (distribution, 2.0)")
-    return vs.plain(ds.self_information(probability, value), unit)
+    if isinstance(probability, Distribution):
+        if value is None:
+            raise TypeError("value must say which x of the distribution, as in (distribution, 2.0)")
+        return vs.plain(ds.self_information(probability, value), unit)
+    if value is not None:
+        raise TypeError("value goes with a numpyro distribution; a probability is all it takes")
+    p = vs.numbers("probability", probability)
+    if not np.all((p >= 0) & (p <= 1)):
+        raise ValueError(f"probability must lie between 0 and 1, got {p.min():.3g} … {p.max():.3g}")
+    with np.errstate(divide="ignore"):
+        return vs.plain(np.abs(np.log(p)), unit)  # -0.0 for what is certain looks odd
 
 
 def entropy(p: Given, *, unit: str = "nats", samples: int = 10_000, key: KeyLike = 0) -> Any:
@@ -163,7 +167,11 @@ def mutual_information(
         return _in_unit(Measured(value, np.zeros_like(value), WAYS[0]), unit)
     if first is not None:
         raise TypeError("first goes with a distribution; a table has X and Y on its last two axes")
-    return vs.plain(vs.mutual_information(vs.probabilities("joint", joint, axes=2)), unit)
+    p = vs.probabilities("joint", joint, axes=2)
+    # logarithms one by one: the product of two tiny margins would be zero
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.log(p) - np.log(p.sum(-1, keepdims=True)) - np.log(p.sum(-2, keepdims=True))
+    return vs.plain(np.maximum((p * np.where(p > 0, ratio, 0.0)).sum((-2, -1)), 0.0), unit)
 
 
 def information_gain(
@@ -191,7 +199,14 @@ def information_gain(
         Houlsby, Huszár, Ghahramani and Lengyel, Bayesian Active Learning for Classification and
         Preference Learning, 2011.
     """
-    return vs.plain(vs.information_gain(predictions, weights), unit)
+    p = vs.probabilities("predictions", predictions)
+    if p.ndim < 2:
+        raise ValueError(f"predictions must have shape (draws, …, outcomes), got {p.shape}")
+    w = np.full(len(p), 1 / len(p)) if weights is None else vs.probabilities("weights", weights)
+    if w.shape != (len(p),):
+        raise ValueError(f"weights must be one for each of the {len(p)} draws, got {w.shape}")
+    gain = vs.entropy(np.tensordot(w, p, 1)) - np.tensordot(w, vs.entropy(p), 1)
+    return vs.plain(np.maximum(gain, 0.0), unit)
 
 
 def _of_two(name: str, p: Given, q: Given, unit: str, samples: int, key: KeyLike) -> Any:

@@ -23,17 +23,18 @@ LANDMARKS = 24  # quantiles of them, between which quadrature starts
 
 
 def double(d: Distribution) -> Distribution:
-    """The same distribution with float64 parameters."""
+    """The same distribution with float64 parameters, without the repeats that ``expand`` adds."""
+    if isinstance(d, dist.ExpandedDistribution):
+        return double(d.base_dist)  # arithmetic broadcasts as well
     return _cast(d, jnp.float64, jnp.int64) if _declared(d) else d
 
 
 def _cast(d: Distribution, real: type, integer: type) -> Distribution:
     def one(leaf: PyTree) -> jax.Array:
         leaf = jnp.asarray(leaf)
-        for kind, dtype in ((jnp.floating, real), (jnp.integer, integer)):
-            if jnp.issubdtype(leaf.dtype, kind):
-                return leaf.astype(dtype)
-        return leaf
+        if jnp.issubdtype(leaf.dtype, jnp.floating):
+            return leaf.astype(real)
+        return leaf.astype(integer) if jnp.issubdtype(leaf.dtype, jnp.integer) else leaf
 
     return jax.tree.map(one, d)
 
@@ -53,11 +54,6 @@ def _declared(d: Distribution) -> bool:
 
 def _is_distribution(v: object) -> bool:
     return isinstance(v, Distribution)
-
-
-def bare(d: Distribution) -> Distribution:
-    """Without the repeats that ``expand`` adds in front: arithmetic broadcasts as well."""
-    return bare(d.base_dist) if isinstance(d, dist.ExpandedDistribution) else d
 
 
 def inner(d: Distribution) -> Distribution:

@@ -3,6 +3,7 @@ r"""Information in numpyro distributions: E_P of log densities, by the best way 
 Closed forms where numpyro has them; otherwise see ``expectations``.
 """
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -64,18 +65,14 @@ def self_information(d: Distribution, value: ArrayLike) -> np.ndarray:
 def mutual_information(joint: Distribution, first: int | Sequence[int] | None) -> np.ndarray:
     """½ log |Σ_aa| |Σ_bb| / |Σ|."""
     if not isinstance(joint, dist.MultivariateNormal | dist.LowRankMultivariateNormal):
-        raise TypeError(
-            "joint must be a table of probabilities or a multivariate normal distribution, "
-            f"got {type(joint).__name__}; KL(joint ‖ product of its margins) is the same quantity"
-        )
+        kind = type(joint).__name__
+        raise TypeError(f"joint must be a table of probabilities or a normal, got {kind}")
     with jax.enable_x64(True):
         covariance = np.asarray(de.double(joint).covariance_matrix)
     (n,) = joint.event_shape
     chosen = np.zeros(n, bool)
-    try:
+    with contextlib.suppress(IndexError, TypeError):
         chosen[np.asarray(first)] = True
-    except (IndexError, TypeError):
-        raise ValueError(f"first must hold coordinates between 0 and {n - 1}: {first!r}") from None
     if first is None or np.all(chosen) or not np.any(chosen):
         raise ValueError(f"first must name some of the {n} coordinates of joint, got {first!r}")
 
@@ -110,7 +107,7 @@ def _measure(
             return Measured(value.sum(-1), together, parts.how)
     batch = p.batch_shape if q is None else np.broadcast_shapes(p.batch_shape, q.batch_shape)
     with jax.enable_x64(True):
-        p, q = de.double(de.bare(p)), None if q is None else de.double(de.bare(q))
+        p, q = de.double(p), None if q is None else de.double(q)
         # of what is discrete sums are as exact, and always right
         exact = None if closed is None or de.is_discrete(p) else closed(p, q)
         if exact is not None:
@@ -147,23 +144,15 @@ def _comparable(p: Distribution, q: Distribution | None) -> None:
     for name, d in (("p", p), ("q", q)):
         parts = d.component_distributions if isinstance(d, dist.MixtureGeneral) else ()
         if any(map(de.is_discrete, parts)) and not (d is None or de.is_discrete(d)):
-            raise ValueError(
-                f"{name} mixes point masses with densities, which have no common measure; "
-                "use a narrow density for the point mass"
-            )
+            raise ValueError(f"{name} mixes point masses with densities: use narrow densities")
     if q is None:
         return
     if de.is_discrete(p) != de.is_discrete(q):
         kinds = ["discrete" if de.is_discrete(d) else "continuous" for d in (p, q)]
-        raise ValueError(
-            f"p is {kinds[0]} and q is {kinds[1]}: a probability and a density cannot be compared "
-            "(their divergence is infinite); use distributions of one kind"
-        )
+        raise ValueError("p is {} and q is {}: use distributions of one kind".format(*kinds))
     if p.event_shape != q.event_shape:
-        raise ValueError(
-            "p and q must be over values of one shape, "
-            f"got event_shape {p.event_shape} and {q.event_shape}"
-        )
+        shapes = f"event_shape {p.event_shape} and {q.event_shape}"
+        raise ValueError(f"p and q must be over values of one shape, got {shapes}")
     check_batches(p.batch_shape, q.batch_shape)
 
 

@@ -17,22 +17,19 @@ UNITS = {"nats": 1.0, "bits": float(np.log(2))}  # in nats
 def probabilities(name: str, given: ArrayLike, axes: int = 1) -> np.ndarray:
     """An array whose last ``axes`` axes hold a distribution each, or an error that says why not."""
     p = numbers(name, given)
-    where = "its last axis" if axes == 1 else f"its last {axes} axes"
     if p.ndim < axes or 0 in p.shape[-axes:]:
         shape = "(…, outcomes)" if axes == 1 else "(…, outcomes of X, outcomes of Y)"
         raise ValueError(f"{name} must have shape {shape} with some outcomes, got {p.shape}")
     if np.any(p < 0):
-        raise ValueError(
-            f"{name} must hold probabilities, got {p.min():.3g}; "
-            f"for logits pass scipy.special.softmax({name}, axis=-1)"
-        )
-    over = tuple(range(-axes, 0))
+        softmax = f"scipy.special.softmax({name}, axis=-1)"
+        raise ValueError(f"{name} must hold probabilities, got {p.min():.3g}; of logits, {softmax}")
+    over, where = (-1, "axis") if axes == 1 else ((-2, -1), "2 axes")
     total = p.sum(over, keepdims=True)
     if not np.all(np.abs(total - 1) <= SLACK):
         worst = total.flat[np.argmax(np.abs(total - 1))]
         raise ValueError(
-            f"{name} must sum to one over {where}, got a sum of {worst:.6g}; "
-            f"divide by {name}.sum({over[0] if axes == 1 else over}, keepdims=True)"
+            f"{name} must sum to one over its last {where}, got a sum of {worst:.6g}; "
+            f"divide by {name}.sum({over}, keepdims=True)"
         )
     return p / total
 
@@ -42,10 +39,8 @@ def numbers(name: str, given: ArrayLike) -> np.ndarray:
     try:
         p = np.asarray(given, np.float64)
     except (TypeError, ValueError):
-        raise TypeError(
-            f"{name} must be an array of probabilities or a numpyro distribution, "
-            f"got {type(given).__name__}"
-        ) from None
+        kinds = "an array of probabilities or a numpyro distribution"
+        raise TypeError(f"{name} must be {kinds}, got {type(given).__name__}") from None
     if np.any(np.isnan(p)):
         raise ValueError(f"{name} must be free of NaN, got {int(np.isnan(p).sum())} of them")
     return p
@@ -54,9 +49,8 @@ def numbers(name: str, given: ArrayLike) -> np.ndarray:
 def pair(p: ArrayLike, q: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """p and q over the same outcomes."""
     p, q = probabilities("p", p), probabilities("q", q)
-    sizes = p.shape[-1], q.shape[-1]
-    if sizes[0] != sizes[1]:
-        raise ValueError("p and q must be over the same outcomes, got {} and {}".format(*sizes))
+    if (n := p.shape[-1]) != (m := q.shape[-1]):
+        raise ValueError(f"p and q must be over the same outcomes, got {n} and {m}")
     check_batches(p.shape, q.shape)
     return p, q
 
@@ -78,14 +72,6 @@ def plain(value: ArrayLike, unit: str) -> Any:
     return float(value) if value.ndim == 0 else value
 
 
-def self_information(probability: ArrayLike) -> np.ndarray:
-    p = numbers("probability", probability)
-    if not np.all((p >= 0) & (p <= 1)):
-        raise ValueError(f"probability must lie between 0 and 1, got {p.min():.3g} … {p.max():.3g}")
-    with np.errstate(divide="ignore"):
-        return np.abs(np.log(p))  # -0.0 for what is certain looks odd
-
-
 def entropy(p: np.ndarray) -> np.ndarray:
     return special.entr(p).sum(-1)
 
@@ -103,21 +89,3 @@ def js_divergence(p: np.ndarray, q: np.ndarray) -> np.ndarray:
     # p log(2p / (p + q)): half of the smallest number there is would be zero
     both = 0.5 * (special.rel_entr(2 * p, p + q) + special.rel_entr(2 * q, p + q)).sum(-1)
     return np.clip(0.5 * both, 0.0, np.log(2))
-
-
-def mutual_information(joint: np.ndarray) -> np.ndarray:
-    first, second = joint.sum(-1, keepdims=True), joint.sum(-2, keepdims=True)
-    # logarithms one by one: the product of two tiny margins would be zero
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.log(joint) - np.log(first) - np.log(second)
-    return np.maximum((joint * np.where(joint > 0, ratio, 0.0)).sum((-2, -1)), 0.0)
-
-
-def information_gain(predictions: ArrayLike, weights: ArrayLike | None) -> np.ndarray:
-    p = probabilities("predictions", predictions)
-    if p.ndim < 2:
-        raise ValueError(f"predictions must have shape (draws, …, outcomes), got {p.shape}")
-    w = np.full(len(p), 1 / len(p)) if weights is None else probabilities("weights", weights)
-    if w.shape != (len(p),):
-        raise ValueError(f"weights must be one for each of the {len(p)} draws, got {w.shape}")
-    return np.maximum(entropy(np.tensordot(w, p, 1)) - np.tensordot(w, entropy(p), 1), 0.0)
