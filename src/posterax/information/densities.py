@@ -48,12 +48,8 @@ def _declared(d: Distribution) -> bool:
         if value is not None and not hasattr(inspect.getattr_static(type(d), name, None), "__get__")
     ]  # fmt: skip
     lost = any(getattr(again, name, None) is None for name in held)
-    inner = jax.tree.leaves(list(vars(d).values()), is_leaf=_is_distribution)
-    return not lost and all(_declared(v) for v in inner if _is_distribution(v))
-
-
-def _is_distribution(v: object) -> bool:
-    return isinstance(v, Distribution)
+    parts = jax.tree.leaves(list(vars(d).values()), is_leaf=lambda v: isinstance(v, Distribution))
+    return not lost and all(_declared(v) for v in parts if isinstance(v, Distribution))
 
 
 def inner(d: Distribution) -> Distribution:

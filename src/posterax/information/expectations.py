@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from numpyro.distributions import Distribution
 
 from .._util.keys import KeyLike, as_key
 from .densities import Densities, atoms, bounds, draws, is_discrete
@@ -76,18 +75,13 @@ def _count(of: Densities, integrand: Integrand) -> Measured | None:
     if not np.all(np.isfinite(low)):
         return None
     least = int(low.min())
-    starts = dict.fromkeys((max(least, _first(of.p, least)), least))
-    results = (_count_from(of, integrand, start, high.max()) for start in starts)
-    return next((result for result in results if result is not None), None)
-
-
-def _first(p: Distribution, least: int) -> int:
-    """Where counts begin to have mass, as far as mean and variance tell."""
-    try:
-        below = np.min(np.asarray(p.mean) - AROUND * np.sqrt(np.asarray(p.variance)))
+    try:  # where counts begin to have mass, as far as mean and variance tell
+        first = np.min(np.asarray(of.p.mean) - AROUND * np.sqrt(np.asarray(of.p.variance)))
     except NotImplementedError:
-        return least
-    return int(below) if np.isfinite(below) else least
+        first = np.nan
+    start = max(least, int(first)) if np.isfinite(first) else least
+    results = (_count_from(of, integrand, s, high.max()) for s in dict.fromkeys((start, least)))
+    return next((result for result in results if result is not None), None)
 
 
 def _count_from(of: Densities, integrand: Integrand, start: int, last: float) -> Measured | None:
@@ -181,10 +175,7 @@ def _monte_carlo(of: Densities, integrand: Integrand, samples: int, key: KeyLike
     logs = [np.asarray(of.p.log_prob(x)), *of.logs(x)[1:]]  # a draw is inside, whatever rounding
     values = _values(integrand, logs)
     if np.any(np.isnan(values)):
-        raise FloatingPointError(
-            "log_prob of p or q is NaN at draws of p: check their parameters, and that they are "
-            "over the same values"
-        )
+        raise FloatingPointError("log_prob of p or q is NaN at draws of p: check their parameters")
     endless = np.any(np.isinf(values), axis=0)
     finite = np.where(np.isinf(values), 0.0, values)
     error = np.where(endless, 0.0, finite.std(0, ddof=1) / math.sqrt(samples))

@@ -38,7 +38,8 @@ class Recalibration:
     def __post_init__(self) -> None:
         whole_number("n", self.n)
         for name in self.arrays:
-            object.__setattr__(self, name, numbers(getattr(self, name)))
+            array = np.asarray(getattr(self, name), np.float64)
+            object.__setattr__(self, name, _nested(array.tolist()))
 
     @classmethod
     def check_kind(cls, predictive: object) -> None:
@@ -85,11 +86,9 @@ def load(path: str | Path) -> Any:
         raise CheckpointError(f"{path}: is damaged, {kind.__name__} says: {error}") from None
 
 
-def numbers(values: Any) -> Any:
-    """An array as a frozen object and JSON have it: a float, or nested tuples of them."""
-    if isinstance(values, list | tuple):
-        return tuple(numbers(v) for v in values)
-    return numbers(values.tolist()) if isinstance(values, np.ndarray) else float(values)
+def _nested(values: Any) -> Any:
+    """Numbers as a frozen object has them: one, or tuples of them."""
+    return tuple(map(_nested, values)) if isinstance(values, list) else values
 
 
 def shown(values: ArrayLike) -> str:

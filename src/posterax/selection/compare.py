@@ -118,15 +118,12 @@ def stacking(log_densities: np.ndarray, weight: np.ndarray | None = None) -> np.
     share = np.ones(n) if weight is None else np.asarray(weight, np.float64)
     log_densities, rows = log_densities[share > 0], np.flatnonzero(share > 0)
     share = share[share > 0] / share.sum()
-    best = log_densities.max(1, keepdims=True)  # NaN where there is one
+    best = log_densities.max(1)  # NaN where there is one
     if not np.isfinite(best).all():
-        row = int(np.argmin(np.isfinite(best[:, 0])))
+        row = int(np.argmin(np.isfinite(best)))
         what = "a density of 0 under every model" if best[row] == -np.inf else "no finite density"
-        raise ValueError(
-            f"example {rows[row]} has {what}: leave it out, or give a model a likelihood that "
-            "allows for it"
-        )
-    density = np.exp(log_densities - best)
+        raise ValueError(f"example {rows[row]} has {what}: leave it out, or change a likelihood")
+    density = np.exp(log_densities - best[:, None])
 
     def loss(v: np.ndarray) -> tuple[float, np.ndarray]:
         mixed = density @ v
