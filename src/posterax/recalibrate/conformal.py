@@ -193,21 +193,18 @@ def _band(predictive: Any, score: Score, level: float) -> tuple[np.ndarray, np.n
 
     max(low − y, y − high) is |y − middle| − half-width, so all scores are of one form.
     """
-    known = hasattr(predictive, "interval")
-    if score == "residual":
-        centre = np.asarray(predictive.mean if known else predictive, np.float64)
-        return centre, np.zeros_like(centre)
-    if known:
-        if score == "scaled":
-            predictive = predictive.mean, predictive.std
-        else:
-            predictive = predictive.interval(level)
-    elif not (isinstance(predictive, tuple) and len(predictive) == 2):
-        pair = "(mean, std)" if score == "scaled" else "(low, high)"
-        given = type(predictive).__name__
-        raise TypeError(f"score={score!r} needs a predictive or the pair {pair}, got {given}")
-    first, second = (np.asarray(part, np.float64) for part in predictive)
-    return (first, second) if score == "scaled" else ((first + second) / 2, (second - first) / 2)
+    if not hasattr(predictive, "interval"):
+        pair = (predictive, 0.0) if score == "residual" else predictive
+        if not (isinstance(pair, tuple) and len(pair) == 2):
+            names = "(mean, std)" if score == "scaled" else "(low, high)"
+            given = type(predictive).__name__
+            raise TypeError(f"score={score!r} needs a predictive or the pair {names}, got {given}")
+    elif score == "quantile":
+        pair = predictive.interval(level)
+    else:
+        pair = predictive.mean, predictive.std if score == "scaled" else 0.0
+    first, second = np.broadcast_arrays(*(np.asarray(part, np.float64) for part in pair))
+    return ((first + second) / 2, (second - first) / 2) if score == "quantile" else (first, second)
 
 
 def _integers(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

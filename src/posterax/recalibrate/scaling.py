@@ -27,8 +27,7 @@ from .base import Recalibration, probabilities, shown, targets
 
 Of = Literal["draws", "average"]
 
-BOUNDS = (0.05, 20.0)
-GRID = np.linspace(np.log(BOUNDS[0]), np.log(BOUNDS[1]), 13)  # the middle is T = 1
+GRID = np.linspace(np.log(0.05), np.log(20), 13)  # of log T; the middle is T = 1
 
 LEVELS = np.array([0.5, 0.8, 0.9, 0.95])
 PRIOR_ROWS = 30  # a factor of 1 counts as much as so many rows

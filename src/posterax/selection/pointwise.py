@@ -10,7 +10,6 @@ Practical Bayesian model evaluation using leave-one-out cross-validation and WAI
 Computing 2017), whose shape k says whether the estimate of this example can be trusted.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -181,26 +180,21 @@ def heldout(
         ('heldout', (16,))
     """
     samples = _number(posterior, samples)
-    walk = _walk(posterior, data, samples, key, lambda predictive, y: predictive.log_prob(y))
-    values, weight, examples, predictive = walk
+    values, weight, examples, predictive = _walk(posterior, data, samples, key, "log_prob")
     return Score("heldout", values, weight, draws=predictive.samples, examples=examples)
 
 
 def _walk(
-    posterior: Posterior,
-    data: ev.Examples,
-    samples: int | None,
-    key: KeyLike,
-    each: Callable[[Predictive, np.ndarray], np.ndarray],
+    posterior: Posterior, data: ev.Examples, samples: int | None, key: KeyLike, of: str
 ) -> tuple[np.ndarray, np.ndarray, str, Predictive]:
-    """``each(predictive, y)`` of all parts with the examples last, their weights, which they are.
+    """This method of the predictives with the examples last, their weights, and which they are.
 
     The predictive is that of the last part; the draws are the same for all.
     """
     values, weights, targets = [], [], []
     for x, y, weight in ev.parts(data):
         predictive = posterior.predict(x, samples=samples, key=key)
-        values.append(each(predictive, y).astype(np.float64))
+        values.append(getattr(predictive, of)(y).astype(np.float64))
         weights.append(weight)
         targets.append(y)
     digest = ev.examples_digest(targets)
@@ -232,16 +226,12 @@ def _likelihoods(
         states = len(posterior.states())
         exact = states <= STATES and states * (ev.fitted_examples(posterior) or 1) <= CELLS
         samples = None if exact else MOST
-
-    def log_likelihoods(predictive: Predictive, y: np.ndarray) -> np.ndarray:
-        if predictive.samples < fewest and not isinstance(posterior, Enumerated):
-            raise ValueError(
-                f"{by} needs at least {fewest} draws of the posterior, got {predictive.samples}; "
-                "score it on held-out data (by='heldout')"
-            )
-        return predictive.log_likelihoods(y)
-
-    values, weight, examples, predictive = _walk(posterior, data, samples, key, log_likelihoods)
+    values, weight, examples, predictive = _walk(posterior, data, samples, key, "log_likelihoods")
+    if predictive.samples < fewest and not isinstance(posterior, Enumerated):
+        raise ValueError(
+            f"{by} needs at least {fewest} draws of the posterior, got {predictive.samples}; "
+            "score it on held-out data (by='heldout')"
+        )
     ev.refuse_other_data(posterior, float(weight.sum()), by)
     particles = predictive._particles
     with np.errstate(divide="ignore"):
