@@ -43,7 +43,7 @@ def parts():
     from posterax.fitting import loop
     from posterax.fitting.prepare import Asked, prepare
     from posterax.fitting.start import make_start
-    from posterax.infer.base import batch_nll
+    from posterax.infer.objective import batch_nll
 
     model = px.Model(
         worker_jax.network(NETWORK), worker_jax.PRIORS["mixture"], px.likelihoods.Categorical()
@@ -144,7 +144,6 @@ TRICKS = (
     "branch-free softplus and quantile",
     "closed-form gradients (automatic instead)",
     "KL value every 16th step (every step instead)",
-    "nothing, but with multi-output fusion",
 )
 
 
@@ -165,11 +164,9 @@ def main():
     for name, value in found["parts"].items():
         print(f"{name:42s} {value:9.4f} ms", flush=True)
     for trick in TRICKS:
-        fuse = {"POSTERAX_MULTI_OUTPUT_FUSION": str(int("multi-output fusion" in trick))}
         said = subprocess.run(
             [sys.executable, "-m", "benchmarks.ablation", "--device", options.device, "--only",
              trick], capture_output=True, text=True, check=True,
-            env=os.environ | fuse,
         )  # fmt: skip
         both = json.loads(said.stdout.splitlines()[-1])
         found["without"][trick] = both | {"ratio": both["step"] / both["plain"]}

@@ -42,9 +42,8 @@ print(imported - began, time.perf_counter() - imported)
 class Worker:
     """A process that holds one library and answers with seconds."""
 
-    def __init__(self, module: str, python: str, device: str, peer: str = "", fuse: bool = False):
+    def __init__(self, module: str, python: str, device: str, peer: str = ""):
         settings = {"BENCH_DEVICE": device, "BENCH_PEER": peer, "PYTHONUNBUFFERED": "1"}
-        settings["POSTERAX_MULTI_OUTPUT_FUSION"] = str(int(fuse))
         threads = {"OMP_NUM_THREADS": str(THREADS), "MKL_NUM_THREADS": str(THREADS)}
         self.command, self.environment = [python, "-m", module], os.environ | settings | threads
         self.process = subprocess.Popen(
@@ -169,7 +168,6 @@ def main() -> None:
     start = start_up()
     print({name: round(seconds, 2) for name, seconds in start.items()}, flush=True)
     ours = Worker("benchmarks.worker_jax", sys.executable, options.device)
-    fused = Worker("benchmarks.worker_jax", sys.executable, options.device, fuse=True)
     torch_device = "cuda" if options.device == "gpu" else "cpu"
     peers = {p: Worker("benchmarks.worker_torch", options.peers, torch_device, p) for p in PEERS}
     everything: dict[str, Any] = {"start": start, "steps": {}}
@@ -177,8 +175,6 @@ def main() -> None:
     for network in (LARGE, MIDDLE, SMALL):
         entries = {base: (ours, "deterministic")}
         entries |= {f"posterax {task}": (ours, task) for task in STEPS}
-        if options.device == "cpu":
-            entries |= {f"posterax {task}, fused": (fused, task) for task in STEPS[:2]}
         entries |= {"posterax minibatch alone": (ours, "minibatch")}
         entries |= {peer: (worker, "step") for peer, worker in peers.items()}
         results = measure(entries, network, base, options.seconds, options.rounds)
@@ -205,7 +201,7 @@ def main() -> None:
         "date": time.strftime("%Y-%m-%d"),
         "rounds": options.rounds,
     }
-    for worker in (ours, fused, *peers.values()):
+    for worker in (ours, *peers.values()):
         worker.close()
     everything["memory"] = memory(options.device, options.peers, torch_device, base)
     show(f"peak memory of a step, {LARGE}, data aside", everything["memory"], base)

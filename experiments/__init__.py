@@ -8,7 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from .._util.progress import Watch
+from posterax._util.progress import Watch
+
 from .store import Store
 
 BUDGETS = ("quick", "cpu", "full")

@@ -20,7 +20,7 @@ from posterax import bandits, priors
 from posterax.bandits import Environment, Policy
 from posterax.bandits.tables import OPENML, table
 from posterax.infer import BayesByBackprop, MaximumLikelihood
-from posterax.infer.adam import adam
+from posterax.infer.objective import adam
 from posterax.likelihoods import Gaussian
 
 from .store import Store

@@ -50,10 +50,10 @@ def simulate(model: px.Model, x: jax.Array, key: jax.Array):
 
 def run_phases(phases, model, data, key, steps: int, thin: int = 1):
     """All phases of a method, and (steps, chains, …) of what its last one draws."""
-    state = Start(model.parameters, model.network.state, None, given=False)
+    start = Start(model.parameters, model.network.state, None, given=False)
     for i, phase in enumerate(phases):
         init_key, run_key = jax.random.split(jax.random.fold_in(key, i))
-        state = phase.init(state, data, init_key)
+        state = phase.init(start, data, init_key)
         batch = data.everything()
 
         def step(state, t, phase=phase, batch=batch, run_key=run_key):
@@ -63,6 +63,7 @@ def run_phases(phases, model, data, key, steps: int, thin: int = 1):
             state, _ = jax.lax.scan(
                 lambda s, t, step=step: (step(s, t)[0], None), state, jnp.arange(phase.length())
             )
+            start = phase.hand_over(state)
 
     def kept(state, t):
         def more(k, s):

@@ -109,8 +109,8 @@ def seen(phase, data, steps):
     order, step = jax.random.split(jax.random.key(0))
 
     def one(t):
-        place = loop._place(phase, data, t, order)
-        return loop._batch(phase, data, place, jax.random.fold_in(step, t)).x
+        index = loop._index(phase, data, t, order)
+        return loop._batch(phase, data, index, jax.random.fold_in(step, t)).x
 
     return [np.asarray(jax.jit(one)(jnp.asarray(t))) for t in steps]
 
@@ -259,7 +259,7 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_augmentations(name, monkeypatch):
-    monkeypatch.setattr(loop, "start_phase", lambda *_: pytest.fail("compiled before refusing"))
+    monkeypatch.setattr(loop, "first_state", lambda *_: pytest.fail("compiled before refusing"))
     augment, kind, message = BAD[name]
     with pytest.raises(kind, match=message) as caught:
         fit(augment)
@@ -270,7 +270,7 @@ def test_bad_settings_and_data():
     for make, message in [
         (lambda: Shift(0), "pixels must be a whole number"),
         (lambda: Shift(1, fill=np.nan), "fill must be a finite number"),
-        (lambda: Flip(channels="middle"), "channels must be 'first' or 'last', got 'middle'"),
+        (lambda: Flip(channels="middle"), "channels must be one of 'first', 'last', got 'middle'"),
     ]:
         with pytest.raises(ValueError, match=message):
             make()

@@ -50,7 +50,7 @@ def no_compiling(monkeypatch):
         pytest.fail("compiled before refusing")
 
     monkeypatch.setattr(loop, "run_chunk", reached)
-    monkeypatch.setattr(loop, "start_phase", reached)
+    monkeypatch.setattr(loop, "first_state", reached)
 
 
 DATA = {

@@ -16,8 +16,8 @@ import experiments
 import posterax as px
 from experiments import bandit, bandit_report
 from posterax.bandits import LinearThompson, from_csv, from_table, switching, tables, wheel
-from posterax.bandits.environments import encode
 from posterax.bandits.linear import student
+from posterax.bandits.tables import encode
 
 pytestmark = pytest.mark.usefixtures("hasty_module")
 

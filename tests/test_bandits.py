@@ -14,8 +14,7 @@ import posterax as px
 from posterax.bandits import loop
 from posterax.bandits.learner import Learner, pick
 from posterax.bandits.networks import Flat, PerAction
-from posterax.bandits.neural import Moments
-from posterax.bandits.replay import empty
+from posterax.bandits.neural import Moments, empty
 from posterax.networks import as_network
 from posterax.posteriors import Draws
 
@@ -94,7 +93,7 @@ def test_regret_of_random_actions_is_what_theory_says():
 
 def test_regret_and_rewards_are_those_of_the_actions(thompson):
     """Interaction by interaction, from the keys that ``play`` documents."""
-    course = loop.first_keys(jax.random.fold_in(jax.random.key(7), 1))[1]
+    course = jax.random.split(jax.random.fold_in(jax.random.key(7), 1))[1]
 
     @jax.jit
     def world(t):
@@ -128,9 +127,9 @@ def test_thompson_sampling_beats_chance_by_far(thompson):
 
 
 def test_runs_side_by_side_under_vmap_are_those_that_go_alone(thompson):
-    starts, courses = jax.vmap(loop.first_keys)(
+    starts, courses = jax.vmap(jax.random.split)(
         jnp.stack([jax.random.fold_in(jax.random.key(7), r) for r in range(2)])
-    )
+    ).T.T
     state = jax.jit(jax.vmap(lambda k: THOMPSON.init(4, 2, k)))(starts)
     played = loop.Played(*(jnp.zeros((2, 8), kind) for kind in (jnp.int32, float, float, float)))
     span = jnp.asarray(0, jnp.int32), jnp.asarray(8, jnp.int32)
@@ -347,7 +346,7 @@ DRAW = jax.jit(WORLD.draw)
 def test_an_agent_does_what_the_loop_does_and_goes_on_from_a_file(how, tmp_path, request):
     key, played = jax.random.fold_in(jax.random.key(7), 1), request.getfixturevalue(how)
     policy = {"thompson": THOMPSON, "refitted": LINEAR}[how]
-    agent, course = bandits.Agent(policy, 4, 2, key=key), loop.first_keys(key)[1]
+    agent, course = bandits.Agent(policy, 4, 2, key=key), jax.random.split(key)[1]
     assert _live(agent, course, 0, 30) == played.actions[1, :30].tolist()
     agent.save(tmp_path / "agent.px")
     same = bandits.load(tmp_path / "agent.px")
@@ -412,7 +411,7 @@ LINE = {"w": np.zeros((6, 1), "float32")}, lambda weights, x: x @ weights["w"]
         (lambda: bandits.Agent(Knows(), 1, 2).update([1.0], 0, np.nan), "reward must be one"),
         (lambda: bandits.Agent(bandits.Thompson(LINE, px.Laplace()), 4, 2), "give refit_every="),
         (lambda: bandits.Agent(bandits.Thompson(LINE, px.SWAG()), 4, 2), "give refit_every="),
-        (lambda: bandits.Agent(bandits.Thompson(LINE), 3, 2), r"network must have 3 \+ 2 inputs"),
+        (lambda: bandits.Agent(bandits.Thompson(LINE), 3, 2), r"network must have 5 inputs"),
     ],
 )
 def test_errors_name_the_argument(make, message):

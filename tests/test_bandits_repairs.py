@@ -1,7 +1,6 @@
 """Contextual bandits: what minibatches, draws, refits and files must not get wrong."""
 
 import signal
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,7 +12,7 @@ import posterax as px
 from experiments import bandit
 from posterax.bandits.learner import Learner, constant_rate
 from posterax.bandits.networks import PerAction
-from posterax.bandits.replay import Replay, empty
+from posterax.bandits.neural import Replay, empty
 from posterax.bandits.saved import _make, _settings
 from posterax.files.container import read, write
 from posterax.fitting.run import Run
@@ -237,7 +236,7 @@ def test_files_of_agents_say_who_reads_them(tmp_path):
 def test_numbers_of_numpy_are_numbers_in_a_file():
     method = px.BayesByBackprop(learning_rate=np.float32(0.5), samples=np.int64(2))
     policy = bandits.UCB(np.float32(2.0), method=method, reward_scale=np.float32(0.25))
-    found = _make(_settings(policy), {}, Path("agent.px"))
+    found = _make(_settings(policy), {})
     assert (found.scale, found.reward_scale) == (2.0, 0.25)
     assert (found.method.learning_rate, found.method.samples) == (0.5, 2)
 

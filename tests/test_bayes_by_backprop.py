@@ -11,7 +11,7 @@ import posterax as px
 from posterax._util.special import inverse_softplus
 from posterax.data import Batch
 from posterax.infer.base import Plan, Start
-from posterax.infer.variational.bayes_by_backprop import minibatch_weight
+from posterax.infer.variational.elbo import minibatch_weight
 from posterax.model import Parameters
 from posterax.predictive import Targets
 

@@ -17,12 +17,12 @@ import pytest
 from typer.testing import CliRunner
 
 import posterax as px
+from posterax._util.atomic import atomic_file, write_atomic
 from posterax.cli import app
-from posterax.commands import METHODS, Refused, fitting, method_arguments, reading
-from posterax.commands.fit import fit_table
+from posterax.commands import METHODS, Refused, method_arguments, reading, scoring
+from posterax.commands.fitting import fit_table
 from posterax.commands.predict import predict_table
 from posterax.commands.scoring import score
-from posterax.commands.writing import atomic_file, write_atomic
 
 ROWS = 60
 
@@ -265,7 +265,7 @@ def test_scores_by_hand(inside):
 @pytest.fixture
 def no_fit(inside, monkeypatch):
     """What is written around a fit, without one."""
-    monkeypatch.setattr(fitting, "_learned", lambda *_: px.load("house.px"))
+    monkeypatch.setattr(scoring, "learn", lambda *_: px.load("house.px"))
 
 
 def test_rows_of_another_file_and_weights(no_fit, tmp_path):
@@ -324,7 +324,7 @@ def test_interrupted_fit_leaves_nothing(inside, tmp_path, monkeypatch):
     def stopped(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(fitting, "_learned", stopped)
+    monkeypatch.setattr(scoring, "learn", stopped)
     result = run("fit", "house.csv", "--target", "price", "--out", tmp_path / "h.px")
     assert result.exit_code == 130
     assert result.stderr.splitlines()[-1].startswith("error: stopped")

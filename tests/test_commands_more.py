@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 import posterax as px
 from posterax import cli
 from posterax._util.progress import Watch
-from posterax.commands import checks, folds
+from posterax.commands import doctor as checks
+from posterax.commands import folds, scoring
 from posterax.commands.scoring import score
 from posterax.diagnostics.course import rest
 from posterax.metrics.baseline import Constant
@@ -64,7 +65,7 @@ class Stub:
     def __init__(self, method, **settings):
         self.name = type(method).__name__.lower() if not isinstance(method, str) else method
         self.settings = settings
-        self.posterior_ = SimpleNamespace(record=None)
+        self.posterior_ = SimpleNamespace(record=SimpleNamespace(interrupted=False))
 
     def fit(self, X, y, sample_weight=None):
         if self.name == "maximum_likelihood":
@@ -80,7 +81,7 @@ class Stub:
 
 @pytest.fixture
 def stubs(monkeypatch):
-    monkeypatch.setattr(folds, "BayesianRegressor", Stub)
+    monkeypatch.setattr(scoring, "BayesianRegressor", Stub)
 
 
 class TestCompare:
@@ -149,7 +150,7 @@ class TestCompare:
                 self.posterior_.record = SimpleNamespace(interrupted=True)
                 return super().fit(X, y)
 
-        monkeypatch.setattr(folds, "BayesianRegressor", Stopped)
+        monkeypatch.setattr(scoring, "BayesianRegressor", Stopped)
         done = invoke("compare", place / "house.csv", "-t", "price", "--methods", "ivon", "--json")
         assert done.exit_code == 130
         assert json.loads(done.stdout)["complete"] is False
@@ -253,6 +254,10 @@ class TestExplain:
         nll = held.history_["nll"]
         assert found["training"]["steps"] == len(nll) == 60
         assert found["training"]["last_nll"] == pytest.approx(nll[-6:].mean(), rel=1e-5)
+        # computed at some steps only, and stored apart
+        assert found["training"]["last_kl"] == pytest.approx(
+            held.history_["kl"][-6:].mean(), rel=0.1
+        )
         assert [row["name"] for row in found["columns"]] == ["size", "town"]
         ratio = np.concatenate([
             10 * np.log10(np.abs(mu) / np.log1p(np.exp(rho))).ravel()

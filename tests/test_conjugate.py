@@ -255,7 +255,7 @@ REFUSED = {
     ),
     "classes": (
         lambda: fit(LINEAR, px.likelihoods.Categorical(), y=(Y[:, 0] > 0).astype(int)),
-        "Conjugate cannot do classification, only regression",
+        "likelihood: Categorical is not conjugate",
     ),
     "steps": (
         lambda: px.fit(model(NOISES["one"][0]), (X, Y), px.Conjugate(), steps=10),

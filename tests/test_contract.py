@@ -4,6 +4,7 @@ fit → predict → save → load → predict identical, progress, checkpoint an
 regression and classification, for Equinox, Flax NNX and plain networks; one tiny model a cell.
 """
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -208,7 +209,9 @@ def test_contract(name, task, network, tmp_path, capsys):
     # sampling, and weights that count: another weighting gives another posterior
     assert posterior.sample(0, 4).network is not None
     other = px.fit(model, (x, y, data[2][::-1] ** 4), method, key=0, **options)
-    assert not np.array_equal(other.predict(x, samples=5, key=3).mean, predictive.mean)
+    # by its numbers: a few draws of weights on a grid may be the same although they are not
+    both = zip(*(jax.tree.leaves(p.moments()) for p in (other, posterior)), strict=True)
+    assert any(not np.array_equal(a, b) for a, b in both)
 
     # going on for as long again, where there is more to do
     longer = px.fit(model, data, method, key=0, resume=posterior, **options)

@@ -16,7 +16,7 @@ from posterax.infer.laplace import fisher
 from posterax.infer.laplace.curvature import _derivatives, add_batch, layout, zeros
 from posterax.infer.laplace.marginal import prior_precision
 from posterax.posteriors.laplace import as_weight
-from posterax.program.last_layer import last_layer
+from posterax.program.reuse import last_layer
 
 pytestmark = pytest.mark.usefixtures("hasty_compiler")
 

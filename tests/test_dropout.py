@@ -103,7 +103,7 @@ def scanned(p, x):
 
 def places_of(network, x, drop=None, **options):
     model = px.Model(network, None, px.likelihoods.Gaussian(0.1), **options)
-    return {n: place.inputs for n, place in px.MCDropout(where=drop)._places(model, x).items()}
+    return {n: place.inputs for n, place in px.MCDropout(where=drop)._chosen(model, x).items()}
 
 
 def test_places_by_default():

@@ -325,7 +325,7 @@ BAD = {
     "a method that samples": (lambda: px.DeepEnsemble(2, px.NUTS()), "inside must be .*got NUTS"),
     "another family": (
         lambda: px.DeepEnsemble(2, px.BayesByBackprop(family="full")),
-        "inside: the posterior is a mixture of mean-field Gaussians; leave family",
+        "inside must be .* a method whose posteriors can be mixed.*with its own family",
     ),
     "rate beside a method": (
         lambda: px.DeepEnsemble(2, px.BayesByBackprop(), learning_rate=0.1),

@@ -12,7 +12,7 @@ from posterax._util.noise import noise_key, standard_normal_like
 from posterax.fitting import loop
 from posterax.fitting.prepare import Asked, prepare
 from posterax.fitting.start import make_start
-from posterax.infer.base import batch_nll
+from posterax.infer.objective import batch_nll
 from posterax.program import shared_products
 
 PRIORS = {
@@ -103,8 +103,10 @@ def test_blocks_of_steps_are_steps(setting, start, stop):
         copy = jax.tree.map(lambda a: jnp.array(a, copy=True), state)
         chunk = loop.run_chunk(fixed, copy, buffers)
         assert int(chunk.taken) == stop - start
-        rows = loop.history(chunk.buffers, start, stop - start, {"kl": 1.0})
-        found.append((chunk.state.mu, chunk.state.rho, rows))
+        terms = loop.terms_of(chunk.buffers, stop - start)
+        reports = loop.reports_of(chunk.buffers, start, stop - start)
+        assert reports["kl"][0].tolist() == [t for t in range(start, stop) if t % loop.PERIOD == 0]
+        found.append((chunk.state.mu, chunk.state.rho, terms, reports))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), *found)
 
 
@@ -119,6 +121,9 @@ def test_reports_hold_until_the_next(setting):
     )  # fmt: skip
     kl = whole.history["kl"]
     assert len(kl) == 40
+    steps, values = whole.record.reports["kl"]
+    assert steps.tolist() == [0, 16, 32]
+    np.testing.assert_array_equal(kl[[0, 16, 32]], values)
     for block in (kl[:16], kl[16:32], kl[32:]):
         assert len(np.unique(block)) == 1
     assert len(np.unique(kl)) == 3

@@ -10,7 +10,7 @@ from scipy import stats
 
 import posterax as px
 from posterax.posteriors import GaussianMixture, MeanFieldGaussian, Point
-from posterax.posteriors.weighted import effective, pareto_smooth
+from posterax.posteriors.draws import effective, pareto_smooth
 
 pytestmark = pytest.mark.usefixtures("hasty_compiler")  # many small programs, each run once
 

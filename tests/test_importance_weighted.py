@@ -115,8 +115,10 @@ def test_importance_weighted_gradients():
 
 def test_importance_weights_need_all_data():
     method = px.BayesByBackprop(objective="iwae", samples=4)
-    with pytest.raises(ValueError, match=r"batch_size=5: BayesByBackprop\(objective='iwae'\) uses"):
+    with pytest.raises(
+        ValueError, match=r"batch_size=5: BayesByBackprop\(.*objective='iwae'\) uses"
+    ):
         px.fit(TRUTH.model(), TRUTH.data, method, batch_size=5)
     halves = [tuple(part[i : i + 10] for part in TRUTH.data) for i in (0, 10)]
-    with pytest.raises(ValueError, match=r"BayesByBackprop\(objective='iwae'\) needs all data"):
+    with pytest.raises(ValueError, match=r"BayesByBackprop\(.*objective='iwae'\) needs all data"):
         px.fit(TRUTH.model(), halves, method)

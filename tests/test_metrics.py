@@ -127,7 +127,7 @@ def test_crps_of_many_samples_is_an_integral(gaussian, monkeypatch):
     light._moments = gaussian._summary  # of which the shape is asked only
     pairs = mt.crps_each(light, y)
     monkeypatch.setattr(module, "PAIRS", 3)
-    found = module._exact(light, y, module._of_many_gaussians)
+    found = module._exact(light, y)
     np.testing.assert_array_equal(mt.crps_each(light, y), found)
     np.testing.assert_allclose(found, pairs, rtol=2e-5)
     monkeypatch.undo()
@@ -142,7 +142,7 @@ def test_crps_of_many_narrow_gaussians_goes_through_quantiles(monkeypatch):
     y = np.linspace(-3, 3, 12)
     pairs = mt.crps_each(narrow, y)
     monkeypatch.setattr(module, "PAIRS", 3)
-    assert np.all(np.isnan(module._exact(narrow, y, module._of_many_gaussians)))
+    assert np.all(np.isnan(module._exact(narrow, y)))
     # steps of a seventh between 200 levels
     np.testing.assert_allclose(mt.crps_each(narrow, y), pairs, rtol=0.02)
 

@@ -12,7 +12,7 @@ from posterax.__main__ import main
 from posterax.commands import Refused
 from posterax.commands.predict import tell_new
 from posterax.commands.reading import read_blocks, read_table, recognise_task, split_target
-from posterax.commands.targets import as_labels, in_full
+from posterax.commands.targets import as_labels
 from posterax.commands.writing import check_out, safe_text
 from posterax.metrics import evaluate
 from posterax.metrics.baseline import Constant
@@ -140,7 +140,9 @@ def test_the_cell_that_is_no_number_is_named():
 
 def test_names_are_the_tables():
     frame = pd.DataFrame({"w": range(12), "A b": range(12), "y": range(12)})
-    assert in_full(frame, " Y", "a B", "W") == ("y", ["A b"], "w")
+    frame["x"] = 0
+    names = split_target(frame, " Y", "a B", "W").names
+    assert names == {"target": "y", "ignore": ["A b"], "weight": "w"}
     with pytest.raises(Refused, match="'w' is the target"):
         split_target(frame, "w", weight="W")
 

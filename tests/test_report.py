@@ -14,9 +14,9 @@ import posterax as px
 from posterax import report
 from posterax._util import atomic as _whole
 from posterax.diagnostics import chance as _chance
-from posterax.diagnostics.course import temperatures
+from posterax.diagnostics.course import course_of, temperatures
+from posterax.posteriors import Record
 from posterax.report import build, checks, classes, data, pictures, regression, scores, write_report
-from posterax.report import rows as rows_of
 from posterax.report.page import Picture, Section
 from posterax.report.subject import make_subject
 from posterax.report.words import cut, fixed, show
@@ -243,8 +243,12 @@ def test_bootstrap_intervals_shrink_with_the_root_of_the_rows(rng):
 @pytest.fixture
 def no_pictures(monkeypatch):
     """Words alone, which is quicker."""
+
+    def draw(*_, **words):
+        return Picture("", " ".join(map(str, words.values())))
+
     for module in (checks, classes, data, regression):
-        monkeypatch.setattr(module, "draw", lambda *_, **__: Picture("", ""))
+        monkeypatch.setattr(module, "draw", draw)
 
 
 def findings(*sections):
@@ -377,20 +381,27 @@ def test_training_that_has_not_come_to_rest():
         checks._training(subject, part, checks.Course(course, kl, (0.7, 0.1)))
         assert [finding.level for finding in part.findings] == levels
         assert words in part.blocks[0].text
-    caption = checks._caption(subject, checks.Course(level, staircase, (0.7, 0.1)))
-    assert "NLL + T · KL, with T from 0.1 to 0.7 for its members" in caption
-    assert "anew every 16 steps" in caption
+    reports = {"kl": (np.arange(0, 1000, 16), staircase[::16])}
+    for record in (
+        Record(terms={"nll": level}, reports=reports),
+        Record(terms={"nll": level, "kl": staircase}),
+    ):  # as files without reports
+        course = course_of(record)
+        assert course.kl[8] == pytest.approx((staircase[0] + staircase[16]) / 2)
+        caption = checks._picture(subject, course._replace(weights=(0.7, 0.1))).caption
+        assert "NLL + T · KL, with T from 0.1 to 0.7 for its members" in caption
+        assert "anew every 16 steps" in caption
 
 
 def test_rows_are_counted_as_the_user_does():
-    from posterax.commands.fitting import _numbered, _only
     from posterax.commands.reading import split_target
 
     frame = pd.DataFrame({"a": range(20), "y": [None, *range(19)]})
-    parts = _only(_numbered(split_target(frame, "y"), frame, "y", "t.csv"), np.array([0, 18]))
+    frame.attrs["head"] = 1  # as of a CSV file
+    parts = split_target(frame, "y").only(np.array([0, 18]))
     assert parts.X.index.tolist() == [3, 21]  # the head is line 1, and the first row lacks its y
     assert parts.X["a"].tolist() == [1, 19]
-    table = rows_of._table(made.numbers(30, counted="Line of the file"), np.arange(2), "")
+    table = data._rows_table(made.numbers(30, counted="Line of the file"), np.arange(2), "")
     assert table.heads[0] == "Line of the file"
 
 
@@ -508,9 +519,9 @@ def test_words():
 def test_a_user_s_own_matplotlib_settings_change_nothing():
     import matplotlib
 
-    plain = pictures.draw("p", "t", "c", lambda axes: axes.plot([0, 1], label="$x$"))
+    plain = pictures.draw("numbers.parts", lambda axes: axes.plot([0, 1], label="$x$"))
     with matplotlib.rc_context({"font.size": 30, "svg.fonttype": "path", "axes.grid": True}):
-        again = pictures.draw("p", "t", "c", lambda axes: axes.plot([0, 1], label="$x$"))
+        again = pictures.draw("numbers.parts", lambda axes: axes.plot([0, 1], label="$x$"))
     assert plain == again
     assert ">$x$</text>" in plain.svg
 

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from posterax._util.special import inverse_softplus, normal_from_bits, softplus
-from posterax.infer.adam import adam
+from posterax.infer.objective import adam
 
 
 def test_softplus_is_accurate_everywhere():

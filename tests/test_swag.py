@@ -26,10 +26,11 @@ TRUTH = conjugate()
 def phases_of(model, data, method, steps=100, batch_size=10):
     """The phases of a fit, the state that each starts with, and the data."""
     ready = prepare(model, data, method, Asked(None, steps, batch_size))
-    phases, states = method.phases(ready.model, ready.plan), [make_start(None, ready.model)]
-    for phase in phases:
-        states.append(eqx.filter_jit(phase.init)(states[-1], ready.data, jax.random.key(0)))
-    return phases, states[1:], ready.data
+    start, states = make_start(None, ready.model), []
+    for phase in ready.phases:
+        states.append(eqx.filter_jit(phase.init)(start, ready.data, jax.random.key(0)))
+        start = phase.hand_over(states[-1]) if phase is not ready.phases[-1] else None
+    return ready.phases, states, ready.data
 
 
 def test_moments_are_numpy_s_and_the_columns_are_the_last_ones():
@@ -120,17 +121,15 @@ def test_the_curvature_is_the_largest_eigenvalue_and_sets_the_rate():
     method = px.SWAG()
     (mode, measure, walk), states, data = phases_of(TRUTH.model(), TRUTH.data, method, 2000)
     assert [phase.length() for phase in (mode, measure, walk)] == [1500, 20, 500]
-    full = SharpnessPhase(
-        measure.model, prepare(TRUTH.model(), TRUTH.data, px.NUTS(), Asked(None, 1, None)).plan,
-        None, None, "constant", with_prior=True,
-    )  # fmt: skip
+    plan = prepare(TRUTH.model(), TRUTH.data, px.NUTS(), Asked(None, 1, None)).plan
+    full = SharpnessPhase(measure.model, plan, measure.method)
     state = states[1]
     step = jax.jit(lambda s: full.step(s, data.everything(), jax.random.key(0))[0])
     for _ in range(40):
         state = step(state)
     exact = np.linalg.eigvalsh(np.linalg.inv(TRUTH.covariance) / 20).max()
     np.testing.assert_allclose(state.curvature, exact, rtol=1e-3)
-    start = walk.init(state, data, jax.random.key(0))
+    start = walk.init(measure.hand_over(state), data, jax.random.key(0))
     batch = data.everything()
     info = jax.jit(lambda s: walk.step(s, batch, jax.random.key(0))[1])(start)
     np.testing.assert_allclose(info.terms["learning_rate"], 0.05 * 2 * 1.9 / exact, rtol=1e-3)

@@ -294,10 +294,11 @@ class TestMethods:
         method = px.BayesByBackprop()
         small = settings.make_budget(method, 20, None, None, None)
         large = settings.make_budget(method, 100_000, None, None, None)
-        assert small.batch_size == 20
-        assert large.batch_size < 1000
-        assert small.steps < large.steps
-        assert settings.make_budget(method, 100, 3, None, 500) == (3, None, 100)
+        assert small["batch_size"] == 20
+        assert large["batch_size"] < 1000
+        assert small["steps"] < large["steps"]
+        given = settings.make_budget(method, 100, 3, None, 500)
+        assert given == {"epochs": 3, "steps": None, "batch_size": 100}
 
 
 class TestFiles:

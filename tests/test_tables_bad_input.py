@@ -10,10 +10,6 @@ import posterax as px
 FAST = {"steps": 2, "members": 2, "hidden_layer_sizes": (16,), "random_state": 0}
 
 
-class CannotClassify(px.MaximumLikelihood):
-    kinds = ("regression",)
-
-
 X = np.random.default_rng(0).normal(size=(20, 3))
 Y = 1e4 + 100 * X[:, 0]
 LABELS = np.arange(20) % 2
@@ -50,8 +46,8 @@ BAD = {
         "method must be one of 'bayes_by_backprop'.*got 'bayes'",
     ),
     "method that cannot classify": (
-        lambda: px.BayesianClassifier(CannotClassify()).fit(X, LABELS),
-        "method: CannotClassify cannot do classification, only regression",
+        lambda: px.BayesianClassifier(px.Conjugate()).fit(X, LABELS),
+        "likelihood: Categorical is not conjugate",
     ),
     "learning rate beside an object": (
         lambda: px.BayesianRegressor(px.BayesByBackprop(), learning_rate=0.1).fit(X, Y),

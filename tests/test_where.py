@@ -228,7 +228,7 @@ class TestBadInput:
             ({"where": "nothing.*"}, "matches no weight; the weights are layers.0.weight"),
             ({"where": 3}, "where must be a pattern"),
             ({"where": []}, "where must be a pattern"),
-            ({"rest": "thawed"}, "rest must be 'point' or 'frozen'"),
+            ({"rest": "thawed"}, "rest must be one of 'point', 'frozen'"),
         ],
         ids=str,
     )

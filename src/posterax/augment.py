@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from ._util.checks import whole_number
+from ._util.checks import one_of, whole_number
 from ._util.tree import same_structure
 
 
@@ -89,7 +89,7 @@ class Shift(_OfImages):
         if not isinstance(fill, numbers.Real) or not np.isfinite(fill):
             raise ValueError(f"fill must be a finite number, got {fill!r}")
         self.fill = fill
-        self.channels = _check_channels(channels)
+        self.channels = one_of("channels", channels, ("first", "last"))
 
     def change(self, key: jax.Array, images: jax.Array, axis: int) -> jax.Array:
         p, sizes = self.pixels, images.shape[axis : axis + 2]
@@ -131,7 +131,7 @@ class Flip(_OfImages):
     channels: str = eqx.field(static=True)
 
     def __init__(self, *, channels: str = "first"):
-        self.channels = _check_channels(channels)
+        self.channels = one_of("channels", channels, ("first", "last"))
 
     def change(self, key: jax.Array, images: jax.Array, axis: int) -> jax.Array:
         coins = jax.random.bernoulli(key, 0.5, (len(images),) + (1,) * (images.ndim - 1))
@@ -184,8 +184,7 @@ def as_augment(augment: Any) -> Any:
         raise TypeError(f"augment is the class {augment.__name__}; call it: {augment.__name__}(…)")
     if not callable(augment):
         raise TypeError(
-            "augment must be one of px.augment, a function (key, x) → x, or a list of these, got "
-            f"{augment!r}"
+            f"augment must be one of px.augment, a function (key, x) → x or a list, got {augment!r}"
         )
     return Own(augment)
 
@@ -226,8 +225,7 @@ def _check_moves(augment: Any, x: PyTree, target: tuple[int, ...], module: Any) 
     name = type(moving).__name__
     if len(target) > 1:
         raise ValueError(
-            f"augment: {name} moves the images and not their targets of shape {target}, a target "
-            "for every place; leave it out, and add moved copies of both to the data"
+            f"augment: {name} moves the images and not their targets {target}: leave it out"
         )
     leaves = jax.tree.leaves(x)
     masks = {leaf.shape for leaf in leaves if leaf.dtype == bool and leaf.ndim == 2}
@@ -235,9 +233,3 @@ def _check_moves(augment: Any, x: PyTree, target: tuple[int, ...], module: Any) 
         leaf.ndim == 3 and leaf.shape[:2] in masks for leaf in leaves
     ):
         raise ValueError(f"augment: {name} is for images, and x holds sequences (N, T, features)")
-
-
-def _check_channels(channels: str) -> str:
-    if channels not in ("first", "last"):
-        raise ValueError(f"channels must be 'first' or 'last', got {channels!r}")
-    return channels

@@ -6,13 +6,19 @@ the commands' own modules: each imports what it needs when it runs, so that help
 """
 
 import inspect
-from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 from ._version import __version__
-from .commands import compare, demo, doctor, explain, fit, predict, prune, reproduce
+from .commands import one_line_errors
+from .commands.compare import compare
+from .commands.demo import demo, reproduce
+from .commands.doctor import doctor
+from .commands.explain import explain
+from .commands.fit import fit
+from .commands.predict import predict
+from .commands.prune import prune
 
 app = typer.Typer(
     help="A posterior over the weights of any neural network.",
@@ -22,8 +28,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
     epilog="posterax COMMAND --help has examples of each; docs/commands.md has all of them.",
 )
-
-TABLES, MODELS, MORE = "From a table to predictions", "Model files", "This installation"
+PANELS = {
+    "From a table to predictions": (fit, predict, compare),
+    "Model files": (explain, prune),
+    "This installation": (doctor, demo, reproduce),
+}
 
 
 def _version(wanted: bool) -> None:
@@ -42,17 +51,9 @@ def main(
     """A posterior over the weights of any neural network."""
 
 
-def _add(panel: str, function: Callable[..., None], examples: str) -> None:
-    """A command whose help ends with examples."""
-    about = inspect.cleandoc(function.__doc__ or "").partition("\b")[0]
-    app.command(rich_help_panel=panel, help=about, epilog=examples)(function)
-
-
-_add(TABLES, fit.fit, fit.EXAMPLES)
-_add(TABLES, predict.predict, predict.EXAMPLES)
-_add(TABLES, compare.compare, compare.EXAMPLES)
-_add(MODELS, explain.explain, explain.EXAMPLES)
-_add(MODELS, prune.prune, prune.EXAMPLES)
-_add(MORE, doctor.doctor, doctor.EXAMPLES)
-_add(MORE, demo.demo, demo.EXAMPLES)
-_add(MORE, reproduce.reproduce, reproduce.EXAMPLES)
+for panel, commands in PANELS.items():
+    for command in commands:  # whose help ends with the examples of its docstring
+        about, _, examples = inspect.cleandoc(command.__doc__ or "").partition("Examples:\n")
+        lines = ["Examples:", *map(str.strip, examples.splitlines())]
+        add = app.command(rich_help_panel=panel, help=about, epilog="\n\n".join(lines))
+        add(one_line_errors()(command))

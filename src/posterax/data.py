@@ -205,8 +205,7 @@ class Stream:
     def __init__(self, source: Iterable[Any]):
         if iter(source) is source:
             raise TypeError(
-                "data must be re-iterable: this iterator can be read once only; pass a list or "
-                "an object whose __iter__ starts anew"
+                "data must be re-iterable: this iterator can be read once only; pass a list"
             )
         self.source = source
         self._iterator: Iterator[Any] = iter(())
@@ -220,10 +219,9 @@ class Stream:
                     f"data: batch {self.batches} has {len(y)} rows and the first "
                     f"{self.batch_size}: no batch may be larger than the first"
                 )
-            elif _row_shapes((x, y)) != _row_shapes(self.example):
+            elif (own := _row_shapes((x, y))) != (first := _row_shapes(self.example)):
                 raise ValueError(
-                    f"data: batch {self.batches} has examples of shapes {_row_shapes((x, y))} and "
-                    f"the first batch {_row_shapes(self.example)}"
+                    f"data: batch {self.batches} has examples of shapes {own}, the first {first}"
                 )
             check_finite("x", x)
             check_finite("y", y)
@@ -348,18 +346,12 @@ def as_array(value: object, name: str = "x and y") -> Any:
         try:
             array = np.asarray(value)
         except ValueError:  # rows of different lengths
-            raise ValueError(f"{name} must be an array, got {_short(value)}") from None
+            raise ValueError(f"{name} must be an array, got {value!r:.60}") from None
     if isinstance(array, np.ndarray) and array.dtype.kind not in "biuf":
         raise TypeError(
-            f"{name} must be numeric, got an array of dtype {array.dtype}; encode text and "
-            "categories as numbers first"
+            f"{name} must be numeric, got an array of dtype {array.dtype}; encode it as numbers"
         )
     return array
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def check_finite(name: str, tree: PyTree) -> None:

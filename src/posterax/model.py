@@ -16,6 +16,7 @@ from jaxtyping import PyTree
 from numpy.typing import ArrayLike
 from numpyro.distributions import Distribution
 
+from ._util.checks import one_of
 from ._util.tree import named_leaves, path_name, tree_size
 from .data import cast
 from .likelihoods import Likelihood
@@ -83,21 +84,16 @@ class Model(eqx.Module):
         network = as_network(network)
         if not jax.tree.leaves(network.params):
             raise ValueError("network has no floating point parameters to be uncertain about")
-        if rest not in ("point", "frozen"):
-            raise ValueError(f"rest must be 'point' or 'frozen', got {rest!r}")
+        one_of("rest", rest, ("point", "frozen"))
         if where is None and rest == "frozen":
-            raise ValueError(
-                "rest='frozen' needs where=, the weights that are not frozen: where='head.*' for "
-                "instance"
-            )
+            raise ValueError("rest='frozen' needs where=, the weights that are not frozen")
         chosen = None if where is None else select(network.params, where)
         if chosen is not None and rest == "frozen":
             network, chosen = freeze(network, chosen), None
         self.network = network
         if not isinstance(likelihood, Likelihood):
             raise TypeError(
-                "likelihood must be one of px.likelihoods (Gaussian, Categorical, Bernoulli, "
-                f"Poisson, StudentT, MultivariateGaussian, From), got {type(likelihood).__name__}"
+                f"likelihood must be one of px.likelihoods, got {type(likelihood).__name__}"
             )
         self.prior = as_prior(Gaussian(1.0) if prior is None else prior)
         if isinstance(self.prior, Trained):
@@ -126,16 +122,15 @@ class Model(eqx.Module):
             own_priors = self.prior.resolve_likelihood()
         else:
             own_priors = self.likelihood.priors(own)
-        return eqx.tree_at(
-            lambda m: (m.network, m.parameters, m.priors),
-            self,
-            (
-                network,
-                Parameters(network.params, own),
-                Parameters(self.priors.network, own_priors),
-            ),
-            is_leaf=lambda node: isinstance(node, dict),
-        )
+        parameters = Parameters(network.params, own)
+        priors = self.priors._replace(likelihood=own_priors)
+        return self._with(network=network, parameters=parameters, priors=priors)
+
+    def _with(self, **parts: Any) -> "Model":
+        """The same model with other parts, of which it makes nothing anew."""
+        is_leaf = lambda node: isinstance(node, dict | Prior)  # noqa: E731
+        where = lambda m: [getattr(m, name) for name in parts]  # noqa: E731
+        return eqx.tree_at(where, self, list(parts.values()), is_leaf=is_leaf)
 
     def sparse(self, mask: PyTree) -> "Model":
         """The same model without the weights that a mask leaves out: those are the constant 0.
@@ -156,15 +151,11 @@ class Model(eqx.Module):
         prior = self.prior
         if isinstance(prior, PerWeight):
             prior = prior.map_network(lambda tree: take(tree, masks))
-        return eqx.tree_at(
-            lambda m: (m.network, m.prior, m.parameters, m.priors),
-            self,
-            (
-                network,
-                prior,
-                self.parameters._replace(network=network.params),
-                self.priors._replace(network=priors),
-            ),
+        return self._with(
+            network=network,
+            prior=prior,
+            parameters=self.parameters._replace(network=network.params),
+            priors=self.priors._replace(network=priors),
         )
 
     def unfolded(self) -> tuple["Model", Callable[[Parameters], Parameters]]:
@@ -174,8 +165,7 @@ class Model(eqx.Module):
         else there is for each of them, where they belong among zeros.
         """
         inner, unfold = self.network.unfolded()
-        model = eqx.tree_at(lambda m: m.network, self, inner)
-        return model, lambda tree: tree._replace(network=unfold(tree.network))
+        return self._with(network=inner), lambda tree: tree._replace(network=unfold(tree.network))
 
     def init(self, key: jax.Array) -> Parameters:
         """A fresh start for all parameters."""

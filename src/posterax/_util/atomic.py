@@ -33,12 +33,18 @@ def atomic_file(path: str | Path, *, binary: bool = False) -> Iterator[IO]:
         with path.open(**mode) as file:
             yield file
         return
-    path = path.resolve()  # a link stays a link
+    # a link stays a link
+    with replacing(path.resolve()) as partial, partial.open(**mode) as file:
+        yield file
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A path beside this one; what is written there takes its place when all went well."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        with partial.open(**mode) as file:
-            yield file
-            file.flush()
+        yield partial
+        with partial.open("rb+") as file:
             os.fsync(file.fileno())
         os.replace(partial, path)
     finally:

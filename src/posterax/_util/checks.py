@@ -53,12 +53,15 @@ def fraction(name: str, value: Any, *, zero: bool = False) -> float:
     return float(value)
 
 
-def one_of(name: str, value: Any, options: Sequence[str]) -> None:
-    """Refuse a value that is not among the options, and list them.
+def one_of(name: str, value: Any, options: Sequence[Any]) -> Any:
+    """One of the options, which are listed where it is none.
 
     Example:
         >>> from posterax._util.checks import one_of
         >>> one_of("update", "refit", ("refit", "posterior_as_prior"))
+        'refit'
     """
-    if value not in options:
+    # by type as well: 18.0 is no 18
+    if not any(isinstance(value, type(option)) and value == option for option in options):
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")
+    return value

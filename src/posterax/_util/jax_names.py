@@ -14,7 +14,7 @@ from jax.interpreters.partial_eval import dce_jaxpr
 
 __all__ = [
     "ClosedJaxpr", "Jaxpr", "JaxprEqn", "Literal", "Primitive", "ShapedArray", "Tracer", "bind",
-    "define_prng_impl", "primitive", "shaped", "used_arguments",
+    "define_prng_impl", "primitive", "scan_sizes", "shaped", "used_arguments",
 ]  # fmt: skip
 
 
@@ -56,6 +56,24 @@ def shaped(value: Var | Literal) -> ShapedArray:
         (3,)
     """
     return cast(ShapedArray, value.aval)
+
+
+def scan_sizes(eqn: JaxprEqn) -> tuple[int, int]:
+    """How many of a scan's inputs are constants, and how many are carried along.
+
+    Example:
+        >>> import jax
+        >>> from posterax._util.jax_names import scan_sizes
+        >>> def program(c, x):
+        ...     return jax.lax.scan(lambda s, a: (s + a * c, None), 0.0, x)[0]
+        >>> scan_sizes(jax.make_jaxpr(program)(2.0, jax.numpy.ones(3)).jaxpr.eqns[-1])
+        (1, 1)
+    """
+    if "num_consts" in eqn.params:
+        return eqn.params["num_consts"], eqn.params["num_carry"]
+    # from JAX 0.11 on: a tree of constants, carry and what is scanned over
+    consts, carry, _ = eqn.params["ft_in"].update(list(range(len(eqn.invars)))).unpack()
+    return len(list(consts)), len(list(carry))
 
 
 def used_arguments(program: ClosedJaxpr) -> list[bool]:

@@ -11,14 +11,15 @@ def explain_out_of_memory(what: str, needed: int) -> Iterator[None]:
     """Turn an allocator's failure into a ``MemoryError`` that names the work and its bytes."""
     try:
         yield
-    except MemoryError as error:
-        if str(error).startswith("out of memory"):
+    except (MemoryError, RuntimeError) as error:
+        detail = str(error)
+        memory = isinstance(error, MemoryError) and not detail.startswith("out of memory")
+        if not (memory or "RESOURCE_EXHAUSTED" in detail or "Out of memory" in detail):
             raise
-        raise MemoryError(_message(what, needed, str(error))) from error
-    except RuntimeError as error:
-        if "RESOURCE_EXHAUSTED" not in str(error) and "Out of memory" not in str(error):
-            raise
-        raise MemoryError(_message(what, needed, str(error))) from error
+        raise MemoryError(
+            f"out of memory: {what} needs about {needed:,} bytes ({human_bytes(needed)}) beside "
+            f"the data ({detail.splitlines()[0] if detail else 'no detail'})"
+        ) from error
 
 
 def refuse_beyond_memory(what: str, needed: int) -> None:
@@ -41,10 +42,3 @@ def available_bytes() -> int | None:
     except OSError:
         pass
     return None
-
-
-def _message(what: str, needed: int, detail: str) -> str:
-    return (
-        f"out of memory: {what} needs about {needed:,} bytes ({human_bytes(needed)}) beside the "
-        f"data ({detail.splitlines()[0] if detail else 'no detail'})"
-    )

@@ -1,7 +1,6 @@
 """Progress on standard error: a bar for each phase of a fit, or one for many fits."""
 
 import sys
-from types import TracebackType
 
 import numpy as np
 from rich.console import Console
@@ -51,9 +50,7 @@ class Bar:
             self._progress.start()
         return self
 
-    def __exit__(
-        self, kind: type | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._progress is not None:
             self._progress.stop()
 
@@ -79,9 +76,7 @@ class Watch:
     def __enter__(self) -> "Watch":
         return self
 
-    def __exit__(
-        self, kind: type | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         pass
 
     def expect(self, total: int, done: int) -> None:
@@ -105,9 +100,7 @@ class Shown(Watch):
         self.bar.start()
         return self
 
-    def __exit__(
-        self, kind: type | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.bar.stop()
 
     def expect(self, total: int, done: int) -> None:

@@ -6,21 +6,11 @@ learner.teach(pool[ask], labels_of(ask))
 """
 
 from .batches import batch_bald, diverse
-from .choosing import pick
 from .learner import Learner
 from .loop import Curve, run
-from .scores import bald, entropy, random, variance, variation_ratio
+from .scores import bald, entropy, pick, random, variance, variation_ratio
 
 __all__ = [
-    "Curve",
-    "Learner",
-    "bald",
-    "batch_bald",
-    "diverse",
-    "entropy",
-    "pick",
-    "random",
-    "run",
-    "variance",
-    "variation_ratio",
-]
+    "Curve", "Learner", "bald", "batch_bald", "diverse", "entropy", "pick", "random", "run",
+    "variance", "variation_ratio",
+]  # fmt: skip

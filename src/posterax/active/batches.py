@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.special import softmax, xlogy
 
 from .._util.checks import whole_number
-from .._util.keys import KeyLike
-from .scores import generator
+from .._util.keys import KeyLike, as_key
 
 CHUNK = 64  # inputs that are looked at together
 CELLS = 2**23  # of a table of joint probabilities that are held at once
@@ -64,8 +63,8 @@ def batch_bald(
     p = np.asarray(probabilities, np.float32)
     if p.ndim != 3:
         raise ValueError(
-            "probabilities must have shape (samples, N, K), one label for each input, got "
-            f"{p.shape}; for several labels an input use 'diverse'"
+            f"probabilities must have shape (samples, N, K), got {p.shape}; for several labels an "
+            "input use 'diverse'"
         )
     samples, size, classes = p.shape
     n, most = check_left(n, size), whole_number("configurations", configurations, least=classes)
@@ -111,16 +110,14 @@ def _conditional_entropies(mass: jax.Array, left: jax.Array, each: jax.Array) ->
     rows = max(1, min(len(mass), CELLS // (each.shape[0] * each.shape[1])))
     blocks = -(-len(mass) // rows)
     pad = blocks * rows - len(mass)
-    parts = (
-        jnp.pad(mass, (0, pad)).reshape(blocks, rows),
-        jnp.pad(left, ((0, pad), (0, 0))).reshape(blocks, rows, -1),
-    )
+    masses = jnp.pad(mass, (0, pad)).reshape(blocks, rows)
+    weights = jnp.pad(left, ((0, pad), (0, 0))).reshape(blocks, rows, -1)
 
     def add(total: jax.Array, part: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
         p = jnp.einsum("cs,iks->cik", part[1], each, precision="highest")
         return total - jnp.einsum("c,cik->i", part[0], jax.scipy.special.xlogy(p, p)), None
 
-    return jax.lax.scan(add, jnp.zeros(len(each)), parts)[0]
+    return jax.lax.scan(add, jnp.zeros(len(each)), (masses, weights))[0]
 
 
 def _drawn(picked: np.ndarray, w: np.ndarray, n: int, random: np.random.Generator) -> np.ndarray:
@@ -233,3 +230,8 @@ def _weights(weights: ArrayLike | None, samples: int) -> np.ndarray:
     if w.shape != (samples,):
         raise ValueError(f"weights must have shape ({samples},), one a sample, got {w.shape}")
     return w
+
+
+def generator(key: KeyLike) -> np.random.Generator:
+    """numpy's generator for a key: choosing a few of many rows happens on the host."""
+    return np.random.default_rng(np.asarray(jax.random.key_data(as_key(key))).tolist())

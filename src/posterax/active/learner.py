@@ -23,8 +23,7 @@ from ..infer.base import Method
 from ..model import Model, Parameters
 from ..posteriors import Posterior
 from ..priors import PerWeight
-from .choosing import By, check_by, left_of, pick
-from .scores import generator
+from .scores import By, check_by, generator, left_of, pick
 
 OWN = ("data", "init", "resume", "key", "checkpoint", "progress")  # arguments of fit it sets
 
@@ -136,20 +135,16 @@ class Learner:
         pool = as_inputs(pool)
         size = len(jax.tree.leaves(pool)[0])
         key = jax.random.fold_in(self.key, 2 * self.rounds + 1)
+        few = np.arange(size)
         if candidates is not None:
-            left = left_of(size, exclude)
+            left, exclude = left_of(size, exclude), ()
             rows = min(max(whole_number("candidates", candidates), n), len(left))
             few = generator(jax.random.fold_in(key, 1)).choice(left, rows, replace=False)
-            part = jax.tree.map(lambda a: np.asarray(a)[few], pool)
-            return few[self._pick(part, n, (), key)]
-        return self._pick(pool, n, exclude, key)
-
-    def _pick(self, pool: PyTree, n: int, exclude: ArrayLike, key: jax.Array) -> np.ndarray:
+            pool = jax.tree.map(lambda a: np.asarray(a)[few], pool)
         if self.by == "random":  # no need to predict
-            zeros = np.zeros(len(jax.tree.leaves(pool)[0]))
-            return pick(zeros, n, exclude=exclude, key=key)
+            return few[pick(np.zeros(len(few)), n, exclude=exclude, key=key)]
         predictive = self.posterior.predict(pool, samples=self.samples, key=key)
-        return pick(predictive, n, by=self.by, exclude=exclude, key=key)
+        return few[pick(predictive, n, by=self.by, exclude=exclude, key=key)]
 
     def teach(self, x: PyTree, y: ArrayLike, *, progress: bool | None = None) -> Posterior:
         """Add labels and fit; either both happen or, where an error is raised, neither.
@@ -167,15 +162,10 @@ class Learner:
         new = self._checked(x, y)
         if not same_structure(new[0], self.x):
             raise ValueError("x must have the same structure as the inputs before")
-        for name, before, now in zip("xy", (self.x, self.y), new, strict=True):
-            shapes = [
-                ", ".join(str(a.shape[1:]) for a in jax.tree.leaves(tree)) for tree in (before, now)
-            ]
-            if shapes[0] != shapes[1]:
-                raise ValueError(
-                    f"{name} must be like those before: shape {shapes[0]} an example, got "
-                    f"{shapes[1]}"
-                )
+        for name, *both in zip("xy", (self.x, self.y), new, strict=True):
+            before, now = ([a.shape[1:] for a in jax.tree.leaves(tree)] for tree in both)
+            if before != now:
+                raise ValueError(f"{name} must be like those before: {before} a row, got {now}")
         every = jax.tree.map(lambda a, b: np.concatenate([a, b]), (self.x, self.y), new)
         x, labels = every if self.update == "refit" else new
         posterior = self._fit(x, labels, self.rounds + 1, progress)
@@ -233,18 +223,14 @@ class Learner:
             arrays = dict(stored)
         x = {name[2:]: a for name, a in arrays.items() if name.startswith("x/")}
         posterior = load(path / "posterior.safetensors", model=model)
-        learner = cls(
-            model, method, x[""] if list(x) == [""] else x, arrays["y"],
-            posterior=posterior, **options,
-        )  # fmt: skip
+        x = x.get("", x)
+        learner = cls(model, method, x, arrays["y"], posterior=posterior, **options)
         learner.rounds = int(arrays["rounds"])
         return learner
 
 
 def with_prior(model: Model, prior: PerWeight) -> Model:
     """The same model before other data: with another prior."""
-    priors = prior.resolve(model.network.params, model.network.fan_in)
-    return eqx.tree_at(
-        lambda m: (m.prior, m.priors), model, (prior, Parameters(priors, {})),
-        is_leaf=lambda node: node is None,
-    )  # fmt: skip
+    priors = Parameters(prior.resolve(model.network.params, model.network.fan_in), {})
+    is_none = lambda node: node is None  # noqa: E731
+    return eqx.tree_at(lambda m: (m.prior, m.priors), model, (prior, priors), is_leaf=is_none)

@@ -55,12 +55,12 @@ class Curve(NamedTuple):
         never lost again.
         """
         lower = self.lower_is_better
-        if lower is None and self.metric not in LOWER_IS_BETTER:
+        lower = LOWER_IS_BETTER.get(self.metric) if lower is None else lower
+        if lower is None:
             raise ValueError(
                 f"lower_is_better: whether less or more of {self.metric!r} is better is not known; "
                 "give run, learning_curve or the curve lower_is_better=True or False"
             )
-        lower = LOWER_IS_BETTER[self.metric] if lower is None else lower
         better = self.scores <= score if lower else self.scores >= score
         if stays:
             better = np.logical_and.accumulate(better[::-1])[::-1]
@@ -157,10 +157,8 @@ def run(
             pending = None
             measure()
             bar.update(i + 1, {"labels": np.array([counts[-1]]), name: np.array([scores[-1]])})
-    complete = len(counts)
-    return Curve(
-        np.array(counts), np.array(scores[:complete]), tuple(chosen), name, lower_is_better, pending
-    )
+    measured = np.array(counts), np.array(scores[: len(counts)])
+    return Curve(*measured, tuple(chosen), name, lower_is_better, pending)
 
 
 def _metric(metric: Metric | None, learner: Learner) -> tuple[str, Metric]:

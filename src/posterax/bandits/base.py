@@ -103,11 +103,23 @@ class Policy(eqx.Module):
         raise NotImplementedError
 
 
+def check_environment(environment: Environment) -> None:
+    """Refuse what is no environment."""
+    check_kind(
+        "environment",
+        environment,
+        Environment,
+        "a px.bandits.Environment such as px.bandits.wheel(0.5)",
+    )
+
+
 def check_policy(policy: Policy) -> None:
     """Refuse what is no policy, or the class of one."""
-    if not isinstance(policy, Policy):
-        hint = "; call it" if isinstance(policy, type) else ""
-        raise TypeError(
-            "policy must be a px.bandits.Policy such as px.bandits.Thompson(), got "
-            f"{getattr(policy, '__name__', type(policy).__name__)}{hint}"
-        )
+    check_kind("policy", policy, Policy, "a px.bandits.Policy such as px.bandits.Thompson()")
+
+
+def check_kind(name: str, value: object, kind: type, what: str) -> None:
+    """Refuse what is not of this kind, or is the class of one: ``what`` says what would do."""
+    if not isinstance(value, kind):
+        given = f"{value.__name__}; call it" if isinstance(value, type) else type(value).__name__
+        raise TypeError(f"{name} must be {what}, got {given}")

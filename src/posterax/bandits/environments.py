@@ -1,20 +1,24 @@
-r"""Environments: tables with labels played as bandits, and the wheel.
+r"""Environments: tables with labels played as bandits, the wheel, and what changes.
 
 A row of a table is drawn with replacement; its features are the context, and its class says what
 each action pays. With the classes as actions and 1 for the right one, any classification is a
 bandit: the policy is told whether it was right, not what would have been.
 """
 
-from typing import Any
+from io import IOBase
+from pathlib import Path
+from typing import IO, Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
 
-from .._util.checks import fraction
-from .base import Environment, Interaction
-from .tables import table
+from .._util.checks import fraction, one_of, whole_number
+from .base import Environment, Interaction, check_environment
+from .tables import check_names, encode, read_csv, table
 
 NO_NUMBER = ("na", "n/a", "nan", "null", "none")  # in a column of numbers: missing
 
@@ -28,21 +32,13 @@ class Table(Environment):
     otherwise: jax.Array  # (classes, actions), paid instead with probability 1 − chance
     chance: float = eqx.field(static=True)
     classes: tuple[str, ...] = eqx.field(static=True)  # their names
-
-    @property
-    def actions(self) -> int:
-        """How many there are to choose from."""
-        return self.rewards.shape[1]
-
-    @property
-    def features(self) -> int:
-        """Length of a context."""
-        return self.contexts.shape[1]
+    actions: int = eqx.field(static=True)
+    features: int = eqx.field(static=True)
 
     def draw(self, key: jax.Array, t: jax.Array) -> Interaction:
         return self.of_class(key, 0)
 
-    def of_class(self, key: jax.Array, shift: Any) -> Interaction:
+    def of_class(self, key: jax.Array, shift: jax.Array | int) -> Interaction:
         """A row, paid as if its class were the one ``shift`` places further on."""
         for_row, for_luck = jax.random.split(key)
         row = jax.random.randint(for_row, (), 0, len(self.labels))
@@ -57,11 +53,11 @@ class Table(Environment):
 
 
 def from_table(
-    x: Any,
-    y: Any,
+    x: ArrayLike,
+    y: ArrayLike,
     *,
-    rewards: Any = None,
-    otherwise: Any = None,
+    rewards: ArrayLike | None = None,
+    otherwise: ArrayLike | None = None,
     chance: float = 0.5,
 ) -> Table:
     """A classification as a bandit.
@@ -88,14 +84,17 @@ def from_table(
     """
     contexts = encode(x)
     values = np.asarray(y)
-    if values.ndim != 1 or len(values) != len(contexts) or not len(values):
+    if values.shape != contexts.shape[:1]:
         raise ValueError(
             f"y must have one class for each of the {len(contexts)} rows of x, got {values.shape}"
         )
-    _check_labels(values)
+    missing = np.flatnonzero(pd.isna(values))
+    if len(missing):
+        rows = ", ".join(map(str, missing[:5])) + ", …" * (len(missing) > 5)
+        raise ValueError(f"y: no class in {len(missing)} rows ({rows}); leave them out")
     values = values.astype(str) if values.dtype == object else values
     classes, labels = np.unique(values, return_inverse=True)
-    paid = np.eye(len(classes)) if rewards is None else np.asarray(rewards, np.float32)
+    paid = np.asarray(np.eye(len(classes)) if rewards is None else rewards, np.float32)
     if paid.ndim != 2 or len(paid) != len(classes):
         raise ValueError(
             f"rewards must have a row for each of the {len(classes)} classes and a column for "
@@ -112,10 +111,11 @@ def from_table(
         jnp.asarray(contexts), jnp.asarray(labels, jnp.int32),
         jnp.asarray(paid, jnp.float32), jnp.asarray(other, jnp.float32),
         1.0 if otherwise is None else fraction("chance", chance), tuple(str(c) for c in classes),
+        paid.shape[1], contexts.shape[1],
     )  # fmt: skip
 
 
-def from_csv(path: Any, label: str, **options: Any) -> Table:
+def from_csv(path: str | Path | IO[str], label: str, **options: Any) -> Table:
     """A CSV file (also a compressed one) with a column of classes, as a bandit.
 
     Args:
@@ -132,89 +132,30 @@ def from_csv(path: Any, label: str, **options: Any) -> Table:
         >>> environment.classes, environment.features  # green, red, missing; weight, missing
         (('no', 'yes'), 5)
     """
-    import pandas as pd
-
-    start = path.tell() if hasattr(path, "seek") else 0
+    start = path.tell() if isinstance(path, IOBase) else 0
     # pandas would give the second of two columns with one name another
     header = pd.read_csv(path, header=None, nrows=1, dtype=str, skipinitialspace=True)
-    _check_names(pd.Index(header.iloc[0].dropna()))
-    if hasattr(path, "seek"):
+    check_names(pd.Index(header.iloc[0].dropna()))
+    if isinstance(path, IOBase):
         path.seek(start)
-    frame = pd.read_csv(path, keep_default_na=False, na_values=["?", ""], skipinitialspace=True)
+    frame = read_csv(path)
     for name in frame.columns.drop(label, errors="ignore"):
-        if not pd.api.types.is_numeric_dtype(frame[name]):
-            frame[name] = _numbers_or_words(frame[name])
+        column = frame[name]
+        if not pd.api.types.is_numeric_dtype(column):
+            # numbers, where it has some and nothing else but words for missing
+            known = column[column.notna() & ~column.astype(str).str.lower().isin(NO_NUMBER)]
+            numbers = pd.to_numeric(known, errors="coerce")
+            if len(known) and numbers.notna().all():
+                frame[name] = numbers.reindex(column.index)
     return _labelled(frame, label, **options)
 
 
-def _numbers_or_words(column: Any) -> Any:
-    """A column of text as numbers, where it has some and nothing else but words for missing."""
-    import pandas as pd
-
-    known = column[column.notna() & ~column.astype(str).str.lower().isin(NO_NUMBER)]
-    numbers = pd.to_numeric(known, errors="coerce")
-    return numbers.reindex(column.index) if len(known) and numbers.notna().all() else column
-
-
-def _labelled(frame: Any, label: str, **options: Any) -> Table:
+def _labelled(frame: pd.DataFrame, label: str, **options: Any) -> Table:
     if label not in frame:
         raise ValueError(f"label must be one of the columns {list(frame)}, got {label!r}")
-    _check_names(frame.columns)
+    check_names(frame.columns)
     frame = frame[frame[label].notna()]
     return from_table(frame.drop(columns=label), frame[label].to_numpy(), **options)
-
-
-def _check_names(columns: Any) -> None:
-    twice = columns[columns.duplicated()]
-    if len(twice):
-        raise ValueError(f"there is more than one column {twice[0]!r}: give each a name of its own")
-
-
-def _check_labels(values: np.ndarray) -> None:
-    import pandas as pd
-
-    missing = np.flatnonzero(pd.isna(values))
-    if len(missing):
-        rows = ", ".join(map(str, missing[:5])) + (", …" if len(missing) > 5 else "")
-        raise ValueError(f"y: no class in {len(missing)} rows ({rows}); leave them out")
-
-
-def encode(x: Any) -> np.ndarray:
-    """A table as numbers: standardised, or a column of zeros and ones for each value.
-
-    Example:
-        >>> import pandas as pd
-        >>> from posterax.bandits.environments import encode
-        >>> encode(pd.DataFrame({"a": [1.0, 3.0], "b": ["u", "v"]}))
-        array([[-1.,  1.,  0.],
-               [ 1.,  0.,  1.]], dtype=float32)
-    """
-    import pandas as pd
-
-    from ..tables.standardise import standardiser
-
-    frame = x if isinstance(x, pd.DataFrame) else pd.DataFrame(np.asarray(x))
-    if not len(frame) or not len(frame.columns):
-        raise ValueError(f"x needs at least one row and one column, got {frame.shape}")
-    _check_names(frame.columns)
-    frame = frame.infer_objects()  # numbers in arrays of objects are numbers
-    parts = []
-    for name in frame:
-        column = frame[name]
-        missing = column.isna().to_numpy()
-        if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
-            values = column.to_numpy(np.float64, na_value=np.nan)[:, None]
-            if not np.isfinite(values[~missing]).all():
-                raise ValueError(f"x: column {name!r} has infinite values")
-            if not missing.all():
-                values = standardiser(values[~missing], np.ones((~missing).sum()))(values)
-            parts.append(np.where(missing[:, None], 0, values))
-            if missing.any():
-                parts.append(missing[:, None])
-        else:
-            words = column.astype(object).where(~column.isna(), "?").astype(str)
-            parts.append(pd.get_dummies(words).to_numpy())
-    return np.concatenate(parts, 1).astype(np.float32)
 
 
 # -- named ones
@@ -275,7 +216,7 @@ class Wheel(Environment):
         context = radius * jnp.stack([jnp.cos(angle), jnp.sin(angle)])
         # 1 … 4 by the signs of both coordinates
         special = 1 + 2 * (context[0] < 0).astype(jnp.int32) + (context[1] < 0).astype(jnp.int32)
-        expected = jnp.full(5, 1.0).at[0].set(1.2)
+        expected = jnp.ones(5).at[0].set(1.2)
         expected = jnp.where((radius > self.delta) & (jnp.arange(5) == special), 50.0, expected)
         return Interaction(context, expected + 0.01 * jax.random.normal(for_pay, (5,)), expected)
 
@@ -296,3 +237,52 @@ def wheel(delta: float = 0.5) -> Wheel:
         Riquelme, Tucker and Snoek, *Deep Bayesian bandits showdown*, ICLR 2018.
     """
     return Wheel(fraction("delta", delta))
+
+
+# -- environments that change: what was learned stops being true
+
+
+class Switching(Environment):
+    """See [`switching`][posterax.bandits.switching]."""
+
+    inner: Environment
+    every: int = eqx.field(static=True)
+    what: str = eqx.field(static=True)
+    actions: int = eqx.field(static=True)
+    features: int = eqx.field(static=True)
+
+    def draw(self, key: jax.Array, t: jax.Array) -> Interaction:
+        shift = jnp.asarray(t) // self.every
+        if self.what == "classes" and isinstance(self.inner, Table):
+            return self.inner.of_class(key, shift)
+        context, *pays = self.inner.draw(key, t)
+        return Interaction(context, *(jnp.roll(pay, shift % self.actions) for pay in pays))
+
+
+def switching(environment: Environment, every: int, *, what: str = "actions") -> Switching:
+    """An environment whose pay changes its meaning after every so many interactions.
+
+    Args:
+        environment: any; the contexts stay as they are.
+        every: interactions between two changes. After as many changes as there are actions
+            (classes) all is as it was in the beginning.
+        what: ``"actions"``: each action pays what its neighbour paid; or ``"classes"``, of a
+            table: each class is paid as its neighbour was, and the poisonous mushrooms become the
+            edible ones.
+
+    Example:
+        >>> import jax
+        >>> import posterax as px
+        >>> still = px.bandits.wheel(0.5)
+        >>> moving = px.bandits.switching(still, every=100)
+        >>> moving.draw(jax.random.key(0), 99).expected.argmax() == 0
+        Array(True, dtype=bool)
+        >>> moving.draw(jax.random.key(0), 100).expected.argmax() == 1
+        Array(True, dtype=bool)
+    """
+    check_environment(environment)
+    one_of("what", what, ("actions", "classes"))
+    if what == "classes" and not isinstance(environment, Table):
+        raise ValueError("what='classes' is for tables (px.bandits.from_table); use 'actions'")
+    sizes = environment.actions, environment.features
+    return Switching(environment, whole_number("every", every), what, *sizes)

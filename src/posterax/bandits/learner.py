@@ -13,12 +13,14 @@ all so far: those in the buffer then stand for all.
 import dataclasses
 from functools import lru_cache, partial
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import PyTree
 
 from .._util.tree import is_key
 from ..data import Batch
@@ -32,6 +34,9 @@ from ..predictive import Targets
 from ..priors import Gaussian as GaussianPrior
 from .networks import PerAction, flat
 
+if TYPE_CHECKING:
+    from .neural import Neural, Replay
+
 NOISE = 0.1  # of standardised rewards
 SCALE = 0.3  # of the prior
 
@@ -39,8 +44,8 @@ SCALE = 0.3  # of the prior
 class Learned(NamedTuple):
     """The state of a method's phase, and the last draw of a method that samples."""
 
-    state: Any
-    draw: Any = None
+    state: PyTree
+    draw: Draw | None = None
 
 
 class Learner(eqx.Module):
@@ -49,14 +54,14 @@ class Learner(eqx.Module):
     ``settings`` is the policy; it is made anew in every trace, and holds nothing that is learned.
     """
 
-    settings: Any
+    settings: "Neural"
     features: int = eqx.field(static=True)
     actions: int = eqx.field(static=True)
     model: Model
     targets: Targets = eqx.field(static=True)
     method: Method
 
-    def __init__(self, settings: Any, features: int, actions: int):
+    def __init__(self, settings: "Neural", features: int, actions: int):
         self.settings, self.features, self.actions = settings, features, actions
         self.method = settings.inference()
         with jax.ensure_compile_time_eval():
@@ -66,7 +71,11 @@ class Learner(eqx.Module):
             try:
                 inner = model.check(np.zeros((rows, width), np.float32), y)
             except ValueError as error:
-                raise ValueError(f"network must have {self._wanted()}: {error}") from error
+                inputs, outputs = self._sizes()
+                raise ValueError(
+                    f"network must have {inputs} inputs (the context, and the action as zeros and "
+                    f"a one unless heads='per_action') and {outputs} outputs: {error}"
+                ) from error
             model = model.for_targets(inner, jnp.result_type(float))
             one_block = settings.refit_every is None and self.method.needs.elementwise
             self.model = flat(model) if one_block else model
@@ -88,15 +97,6 @@ class Learner(eqx.Module):
             return self.features, each * self.actions
         return self.features + self.actions, each
 
-    def _wanted(self) -> str:
-        outputs = self._sizes()[1]
-        if self.settings.heads == "per_action":
-            return f"{self.features} inputs (the context) and {outputs} outputs (for the actions)"
-        return (
-            f"{self.features} + {self.actions} inputs (the context and the action as zeros and a "
-            f"one) and {'one output' if outputs == 1 else f'{outputs} outputs'}"
-        )
-
     def _model(self) -> Model:
         settings, given = self.settings, self.settings.network
         if not isinstance(given, Model):
@@ -114,9 +114,9 @@ class Learner(eqx.Module):
             return make()
         # its weights come from ``start``: zeros compile nothing
         shapes = eqx.filter_eval_shape(make)
-        zeros = lambda a: jnp.asarray(np.zeros(a.shape, a.dtype))  # noqa: E731
         is_shape = lambda a: isinstance(a, jax.ShapeDtypeStruct)  # noqa: E731
-        return jax.tree.map(lambda a: zeros(a) if is_shape(a) else a, shapes)
+        zeros = lambda a: jnp.asarray(np.zeros(a.shape, a.dtype)) if is_shape(a) else a  # noqa: E731
+        return jax.tree.map(zeros, shapes)
 
     def start(self, key: jax.Array) -> Start:
         """Initial weights at random."""
@@ -131,22 +131,18 @@ class Learner(eqx.Module):
 
     # -- training, within a compiled program
 
-    def _plan(self, filled: Any, seen: Any) -> Plan:
+    def _plan(self, filled: ArrayLike, seen: ArrayLike) -> Plan:
         settings = self.settings
         counted = seen if settings.data_size == "seen" else filled
         total = jnp.maximum(jnp.asarray(counted, jnp.result_type(float)), 1)
         held = jnp.maximum(jnp.asarray(filled, jnp.int32), 1)
         shape = (settings.batch_size, self.features + self.actions)
-        return Plan(
-            total,
-            -(-held // settings.batch_size),
-            jnp.asarray(settings.updates * settings.buffer, jnp.int32),
-            settings.batch_size,
-            self.targets,
-            inputs=jax.ShapeDtypeStruct(shape, total.dtype),
-        )
+        steps = jnp.asarray(settings.updates * settings.buffer, jnp.int32)
+        inputs = jax.ShapeDtypeStruct(shape, total.dtype)
+        batches = -(-held // settings.batch_size)
+        return Plan(total, batches, steps, settings.batch_size, self.targets, inputs=inputs)
 
-    def phase(self, filled: Any, seen: Any) -> Phase:
+    def phase(self, filled: ArrayLike, seen: ArrayLike) -> Phase:
         """The method's one phase, for so many interactions in the buffer and so many in all."""
         return self.method.phases(self.model, self._plan(filled, seen))[0]
 
@@ -165,9 +161,8 @@ class Learner(eqx.Module):
         """Before the first interaction."""
         start_key, init_key = jax.random.split(key)
         phase = self.phase(1, 1)
-        start = self.start(start_key)
         # a method of several members or chains makes a start for each, of the network's own
-        state = phase.init(start, None, init_key)
+        state = phase.init(self.start(start_key), None, init_key)
         if phase.retained(1, 1) is None:
             return Learned(state)
         shape = (self.settings.batch_size, self.features + self.actions)
@@ -178,7 +173,9 @@ class Learner(eqx.Module):
         state, info = phase.step(state, nothing, init_key)
         return Learned(state, info.draw)
 
-    def train(self, learned: Learned, replay: Any, shift: Any, scale: Any, key: jax.Array) -> Any:
+    def train(
+        self, learned: Learned, replay: "Replay", shift: ArrayLike, scale: ArrayLike, key: jax.Array
+    ) -> Learned:
         """All minibatches of one interaction."""
         settings = self.settings
         rows_key, steps_key = jax.random.split(key)
@@ -193,7 +190,7 @@ class Learner(eqx.Module):
         keys = jax.random.split(steps_key, settings.updates)
         given = (x, y, rows, replay.numbers(settings.updates, batches), keys)
 
-        def step(learned: Learned, given: Any) -> tuple[Learned, None]:
+        def step(learned: Learned, given: PyTree) -> tuple[Learned, None]:
             x, y, rows, i, key = given
             state, info = phase.step(learned.state, Batch(x, y, weight, i, rows), key)
             return Learned(state, info.draw), None
@@ -202,7 +199,7 @@ class Learner(eqx.Module):
 
     # -- what is believed
 
-    def posterior(self, learned: Any, replay: Any) -> Posterior:
+    def posterior(self, learned: Learned | Posterior, replay: "Replay") -> Posterior:
         """Of the phase's state; or what a fit has found."""
         if isinstance(learned, Posterior):
             return learned
@@ -226,7 +223,7 @@ class Learner(eqx.Module):
         return jax.vmap(mean)(outputs, own).reshape(len(weights), self.actions), weights
 
 
-def learner_of(settings: Any, features: int, actions: int) -> Learner:
+def learner_of(settings: "Neural", features: int, actions: int) -> Learner:
     """The learner of a policy; kept where the policy is all numbers, since each trace asks for it.
 
     Example:
@@ -239,12 +236,10 @@ def learner_of(settings: Any, features: int, actions: int) -> Learner:
         hash(settings)
     except TypeError:  # it has arrays
         return Learner(settings, features, actions)
-    return _kept(settings, features, actions)
+    return _stored(settings, features, actions)
 
 
-@lru_cache(maxsize=8)
-def _kept(settings: Any, features: int, actions: int) -> Learner:
-    return Learner(settings, features, actions)
+_stored = lru_cache(maxsize=8)(Learner)
 
 
 def pick(
@@ -275,16 +270,15 @@ def constant_rate(method: Method) -> Method:
         >>> constant_rate(px.DeepEnsemble(inside=px.MaximumAPosteriori())).inside.schedule
         'constant'
     """
-    known: Any = method
-    inside = getattr(known, "inside", None)
+    inside = getattr(method, "inside", None)
+    changed: dict[str, Any] = {}
     if isinstance(inside, Method):  # it brings its own
-        return dataclasses.replace(known, inside=constant_rate(inside))
-    schedule = getattr(known, "schedule", "constant")
-    if schedule == "cosine":
-        return dataclasses.replace(known, schedule="constant")
-    if schedule != "constant":
+        changed = {"inside": constant_rate(inside)}
+    elif (schedule := getattr(method, "schedule", "constant")) == "cosine":
+        changed = {"schedule": "constant"}
+    elif schedule != "constant":
         raise ValueError(
-            f"method: schedule={schedule!r} of {type(known).__name__} goes by the length of a fit, "
-            "and a bandit has none: give it schedule='constant', or give refit_every="
+            f"method: schedule={schedule!r} of {type(method).__name__} goes by the length of a "
+            "fit, and a bandit has none: give it schedule='constant', or give refit_every="
         )
-    return known
+    return dataclasses.replace(method, **changed) if changed else method

@@ -13,7 +13,7 @@ from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
 from ..fitting.fit import raise_on_interrupt
 from .base import Policy, check_policy
-from .loop import first_keys, first_state, refit_key, step_keys
+from .loop import first_state, refit_key, step_keys
 
 
 @eqx.filter_jit
@@ -57,7 +57,7 @@ class Agent:
         self.policy = policy
         self.features = whole_number("features", features)
         self.actions = whole_number("actions", actions)
-        start, self.course = first_keys(as_key(key))
+        start, self.course = jax.random.split(as_key(key))
         self.state = first_state(policy, self.features, self.actions, start)
         self.choices = 0  # so far
         self.updates = 0

@@ -15,7 +15,7 @@ from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
 from .._util.progress import Bar
 from ..fitting.fit import interruptible, raise_on_interrupt
-from .base import Environment, Policy, check_policy
+from .base import Environment, Policy, check_environment, check_policy
 
 MOST = 4096  # interactions per chunk: the size of the buffers for what happens in them
 CHUNK_SECONDS = 1.0
@@ -57,12 +57,6 @@ class Played(NamedTuple):
         return np.cumsum(self.regret, axis=1, dtype=np.float64)
 
 
-def first_keys(key: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Of a run: the key of the policy's first state, and that of all interactions."""
-    start, course = jax.random.split(key)
-    return start, course
-
-
 def step_keys(course: jax.Array, t: ArrayLike) -> jax.Array:
     """Of interaction t: keys for the environment, the choice and the update."""
     return jax.random.split(jax.random.fold_in(course, t), 3)
@@ -71,19 +65,6 @@ def step_keys(course: jax.Array, t: ArrayLike) -> jax.Array:
 def refit_key(course: jax.Array, t: ArrayLike) -> jax.Array:
     """Of a fit after interaction t."""
     return jax.random.fold_in(step_keys(course, t)[2], 1)
-
-
-def interact(
-    environment: Environment, policy: Policy, course: jax.Array, t: jax.Array, state: PyTree
-) -> tuple[PyTree, Played]:
-    """One interaction: a context, a choice, what came of it, and the state after it."""
-    for_world, for_choice, for_update = step_keys(course, t)
-    context, rewards, expected = environment.draw(for_world, t)
-    action = policy.choose(state, context, for_choice).astype(jnp.int32)
-    reward = rewards[action]
-    state = policy.update(state, context, action, reward, for_update)
-    best = jnp.argmax(expected)
-    return state, Played(action, reward, expected[best] - expected[action], rewards[best] - reward)
 
 
 Fixed = tuple[Environment, Policy, jax.Array, jax.Array, jax.Array]
@@ -97,7 +78,13 @@ def _chunk(fixed: Fixed, state: PyTree, played: Played) -> tuple[PyTree, Played]
 
     def one(t: jax.Array, carry: tuple[PyTree, Played]) -> tuple[PyTree, Played]:
         arrays, played = carry
-        state, new = interact(environment, policy, course, t, eqx.combine(arrays, others))
+        state = eqx.combine(arrays, others)
+        for_world, for_choice, for_update = step_keys(course, t)
+        context, rewards, expected = environment.draw(for_world, t)
+        action = policy.choose(state, context, for_choice).astype(jnp.int32)
+        paid, best = rewards[action], jnp.argmax(expected)
+        state = policy.update(state, context, action, paid, for_update)
+        new = Played(action, paid, expected[best] - expected[action], rewards[best] - paid)
         put = lambda b, v: b.at[t - start].set(v.astype(b.dtype))  # noqa: E731
         return eqx.filter(state, eqx.is_array), jax.tree.map(put, played, new)
 
@@ -130,15 +117,17 @@ class _Runs:
     several cores; a GPU minds the number of kernels.
     """
 
-    def __init__(self, environment: Environment, policy: Policy, keys: list[jax.Array]):
-        self.environment, self.policy = environment, policy
-        starts, self.courses = zip(*map(first_keys, keys), strict=True)
-        sizes = environment.features, environment.actions
+    def __init__(
+        self, world: Environment, policy: Policy, keys: list[jax.Array], threads: ThreadPoolExecutor
+    ):
+        self.world, self.policy, self.threads = world, policy, threads
+        # of a run: the key of the policy's first state, and that of all interactions
+        starts, self.courses = zip(*map(jax.random.split, keys), strict=True)
+        sizes = world.features, world.actions
         self.states: Any = [first_state(policy, *sizes, key) for key in starts]
         types = (jnp.int32, float, float, float)
         self.played: Any = [Played(*(jnp.zeros(MOST, kind) for kind in types)) for _ in keys]
         self.together = jax.default_backend() != "cpu" and policy.refit_every is None
-        self.threads: ThreadPoolExecutor | None = None
         if self.together:
             stack = lambda *a: jnp.stack(a)  # noqa: E731
             self.states = jax.tree.map(stack, *self.states)
@@ -148,14 +137,12 @@ class _Runs:
         """All runs from one interaction to another; what happened, (runs, stop − start)."""
         span = jnp.asarray(start, jnp.int32), jnp.asarray(stop, jnp.int32)
         if self.together:
-            fixed = (self.environment, self.policy, jnp.stack(self.courses), *span)
+            fixed = (self.world, self.policy, jnp.stack(self.courses), *span)
             self.states, self.played = _all_runs(fixed, self.states, self.played)
             return jax.tree.map(lambda a: np.asarray(a)[:, : stop - start], self.played)
-        each = range(len(self.courses))
-        if self.threads is None or start == 0:  # the first chunk compiles, once for all of them
-            done = [self._advance_one(r, *span) for r in each]
-        else:
-            done = list(self.threads.map(lambda r: self._advance_one(r, *span), each))
+        # the first chunk compiles, once for all of them
+        each = map if start == 0 else self.threads.map
+        done = list(each(lambda r: self._advance_one(r, *span), range(len(self.courses))))
         return jax.tree.map(lambda *a: np.stack([x[: stop - start] for x in a]), *done)
 
     def refit(self, stop: int) -> None:
@@ -164,7 +151,7 @@ class _Runs:
             self.states[r] = self.policy.refit(self.states[r], refit_key(course, stop - 1))
 
     def _advance_one(self, r: int, start: jax.Array, stop: jax.Array) -> Played:
-        fixed = (self.environment, self.policy, self.courses[r], start, stop)
+        fixed = (self.world, self.policy, self.courses[r], start, stop)
         self.states[r], self.played[r] = _one_run(fixed, self.states[r], self.played[r])
         return jax.tree.map(np.asarray, self.played[r])
 
@@ -203,22 +190,18 @@ def play(
         >>> played.actions.shape
         (2, 20)
     """
-    if not isinstance(environment, Environment):
-        raise TypeError(
-            "environment must be a px.bandits.Environment such as px.bandits.wheel(0.5), got "
-            f"{type(environment).__name__}"
-        )
+    check_environment(environment)
     check_policy(policy)
     steps, runs = whole_number("steps", steps), whole_number("runs", runs)
     base = as_key(key)
     every = policy.refit_every
+    parts: list[Played] = []
+    t, length = 0, 1
     with Bar(progress) as bar, interruptible() as interrupted:
         bar.phase(type(policy).__name__, steps, 0)
-        all_runs = _Runs(environment, policy, [jax.random.fold_in(base, r) for r in range(runs)])
-        parts: list[Played] = []
-        t, length = 0, 1
         with ThreadPoolExecutor(runs) as threads:
-            all_runs.threads = threads
+            keys = [jax.random.fold_in(base, r) for r in range(runs)]
+            all_runs = _Runs(environment, policy, keys, threads)
             while t < steps and not (interrupted() and parts):
                 stop = min(t + length, steps)
                 if every is not None:

@@ -1,17 +1,20 @@
 """Networks as bandits use them: what is paid for a context and an action."""
 
+from collections.abc import Sequence
 from functools import partial
 from math import prod
+from types import ModuleType
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from .._util.jax_names import Tracer
-from ..model import Model, Parameters
-from ..networks.base import Network
+from ..model import Model
+from ..networks.base import Mode, Network
 from ..priors import Gaussian, Laplace, ScaleMixture, is_prior
 
 
@@ -35,17 +38,9 @@ class PerAction(Network):
     def fan_in(self, shape: tuple[int, ...], name: str = "") -> int:
         return self.inner.fan_in(shape, name)
 
-    def apply(
-        self,
-        params: Any,
-        state: Any,
-        x: Any,
-        key: jax.Array | None,
-        training: bool,
-        dropout: bool | None = None,
-    ) -> tuple[Any, Any]:
+    def run(self, params: PyTree, state: PyTree, x: PyTree, mode: Mode) -> tuple[Any, Any]:
         context, action = x[:, : self.features], x[:, self.features :]
-        outputs, state = self.inner.apply(params, state, context, key, training, dropout)
+        outputs, state = self.inner.apply(params, state, context, *mode)
         by_action = outputs.reshape(len(outputs), -1, action.shape[1])
         return jnp.sum(by_action * action[:, None], axis=-1), state
 
@@ -53,8 +48,11 @@ class PerAction(Network):
 WIDTH = 128  # a CPU that shares rows among its cores still has whole vectors of this length
 
 
+Shapes = tuple[tuple[int, ...], ...]
+
+
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _cut(shapes: tuple[tuple[int, ...], ...], block: jax.Array) -> list[jax.Array]:
+def _cut(shapes: Shapes, block: jax.Array) -> list[jax.Array]:
     """Arrays of these shapes from one block. Their gradients are put in a row again, where the
     derivative of a slice would pad each of them to the whole and add all up."""
     vector, ends = block.reshape(-1), np.cumsum([prod(shape) for shape in shapes])
@@ -62,22 +60,16 @@ def _cut(shapes: tuple[tuple[int, ...], ...], block: jax.Array) -> list[jax.Arra
     return [vector[end - prod(shape) : end].reshape(shape) for end, shape in parts]
 
 
-def _join(arrays: Any, xp: Any = jnp) -> Any:
+def _join(arrays: Sequence[Any], xp: ModuleType = jnp) -> Any:
     """Arrays one after another in a block (rows, ``WIDTH``), with zeros at its end."""
     count = sum(a.size for a in arrays)
     rest = xp.zeros(-count % WIDTH, arrays[0].dtype)
     return xp.concatenate([*(xp.ravel(a) for a in arrays), rest]).reshape(-1, WIDTH)
 
 
-def _cut_forward(shapes: Any, block: jax.Array) -> tuple[list[jax.Array], None]:
-    return _cut(shapes, block), None
-
-
-def _cut_backward(shapes: Any, _: None, grads: list[jax.Array]) -> tuple[jax.Array]:
-    return (_join(grads),)
-
-
-_cut.defvjp(_cut_forward, _cut_backward)
+_cut.defvjp(
+    lambda shapes, block: (_cut(shapes, block), None), lambda shapes, _, grads: (_join(grads),)
+)
 
 
 class Flat(Network):
@@ -90,7 +82,7 @@ class Flat(Network):
     """
 
     inner: Network
-    shapes: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+    shapes: Shapes = eqx.field(static=True)
     treedef: Any = eqx.field(static=True)
 
     def __init__(self, inner: Network):
@@ -102,7 +94,7 @@ class Flat(Network):
         given = [np.asarray(leaf) for leaf in leaves] if known else leaves
         self.params = jnp.asarray(_join(given, np if known else jnp))
 
-    def flatten(self, tree: Any) -> jax.Array:
+    def flatten(self, tree: PyTree) -> jax.Array:
         """A tree of weights as one block."""
         return _join(jax.tree.leaves(tree))
 
@@ -113,16 +105,8 @@ class Flat(Network):
     def init(self, key: jax.Array) -> Any:
         return self.flatten(self.inner.init(key))
 
-    def apply(
-        self,
-        params: Any,
-        state: Any,
-        x: Any,
-        key: jax.Array | None,
-        training: bool,
-        dropout: bool | None = None,
-    ) -> tuple[Any, Any]:
-        return self.inner.apply(self.unflatten(params), state, x, key, training, dropout)
+    def run(self, params: PyTree, state: PyTree, x: PyTree, mode: Mode) -> tuple[Any, Any]:
+        return self.inner.apply(self.unflatten(params), state, x, *mode)
 
 
 def flat(model: Model) -> Model:
@@ -139,11 +123,7 @@ def flat(model: Model) -> Model:
         return model
     network = Flat(model.network)
     return eqx.tree_at(
-        lambda m: (m.network, m.priors, m.parameters),
-        model,
-        (
-            network,
-            Parameters(prior, model.priors.likelihood),
-            Parameters(network.params, model.parameters.likelihood),
-        ),
-    )
+        lambda m: (m.network, m.priors, m.parameters), model,
+        (network, model.priors._replace(network=prior),
+         model.parameters._replace(network=network.params)),
+    )  # fmt: skip

@@ -5,40 +5,106 @@ weights, by any method of posterax, says how far that is known.
 """
 
 import dataclasses
+from math import prod
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike, DTypeLike
+from jaxtyping import Array
 
 from .._util.checks import above_zero, one_of, whole_number
-from ..data import Padded, bucket
+from ..data import Padded, bucket, shuffle
 from ..infer import BayesByBackprop
 from ..infer.base import Method
 from ..likelihoods import Likelihood
 from ..model import Model
-from .base import Policy
+from ..posteriors import Posterior
+from .base import Policy, check_kind
 from .learner import Learner, constant_rate, learner_of
-from .replay import Replay, empty
 
 
 class Moments(NamedTuple):
     """Running mean of all rewards, and sum of squared deviations from it (Welford 1962)."""
 
-    mean: jax.Array
-    squares: jax.Array
+    mean: Array
+    squares: Array
 
-    def add(self, reward: jax.Array, seen: jax.Array) -> "Moments":
+    def add(self, reward: Array, seen: Array) -> "Moments":
         """With one more reward, the ``seen``-th."""
         away = reward - self.mean
         mean = self.mean + away / seen
         return Moments(mean, self.squares + away * (reward - mean))
 
-    def scale(self, seen: jax.Array) -> jax.Array:
+    def scale(self, seen: Array) -> Array:
         """The standard deviation; 1 as long as all rewards are the same."""
         variance = self.squares / jnp.maximum(seen, 1)
         return jnp.where(variance > 0, jnp.sqrt(jnp.where(variance > 0, variance, 1)), 1)
+
+
+class Replay(NamedTuple):
+    """A ring: interaction t lies in row t mod capacity, over what was there before."""
+
+    inputs: Array  # (capacity, …) what the network is shown: the context and the action taken
+    rewards: Array  # (capacity,)
+    seen: Array  # interactions so far, int32
+
+    @property
+    def capacity(self) -> int:
+        """How many interactions it holds."""
+        return len(self.rewards)
+
+    @property
+    def filled(self) -> Array:
+        """How many it holds by now."""
+        return jnp.minimum(self.seen, self.capacity)
+
+    def push(self, inputs: Array, reward: Array) -> "Replay":
+        """With one more interaction; the oldest gives way once it is full."""
+        row = self.seen % self.capacity
+        put = jax.lax.dynamic_update_index_in_dim
+        return Replay(
+            put(self.inputs, inputs.astype(self.inputs.dtype), row, 0),
+            put(self.rewards, reward.astype(self.rewards.dtype), row, 0),
+            self.seen + 1,
+        )
+
+    def rows(self, shape: tuple[int, ...], key: Array) -> Array:
+        """Rows for minibatches: a random order of what is filled, gone through again and again.
+
+        So many minibatches as the buffer holds are one pass over it, without repetition; all rows
+        of a half-filled one come equally often, but for one time.
+        """
+        filled = jnp.maximum(self.filled, 1)
+        position = jnp.arange(prod(shape), dtype=jnp.int32) % filled
+        return shuffle(position, filled, key).reshape(shape)
+
+    def numbers(self, count: int, batches: ArrayLike) -> Array:
+        """Which minibatch of a pass each of the next ``count`` is, from 0 to ``batches`` − 1.
+
+        Counted on from one interaction to the next: each number comes equally often whether or
+        not ``count`` is a multiple of ``batches``, so that shares of the KL by number add up to 1.
+        """
+        return (self.seen % batches * count + jnp.arange(count, dtype=jnp.int32)) % batches
+
+
+def empty(capacity: int, inputs: int, dtype: DTypeLike = jnp.float32) -> Replay:
+    """A buffer before the first interaction.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from posterax.bandits.neural import empty
+        >>> replay = empty(2, 3)
+        >>> for reward in (1.0, 2.0, 3.0):
+        ...     replay = replay.push(jnp.ones(3), jnp.asarray(reward))
+        >>> sorted(replay.rewards.tolist())
+        [2.0, 3.0]
+    """
+    return Replay(
+        jnp.zeros((capacity, inputs), dtype), jnp.zeros(capacity, dtype), jnp.zeros((), jnp.int32)
+    )
 
 
 class NeuralState(NamedTuple):
@@ -47,7 +113,7 @@ class NeuralState(NamedTuple):
     learned: Any  # of the method's phase, or the last fit's posterior, or None before it
     replay: Replay
     moments: Moments
-    chosen: jax.Array  # (actions,)
+    chosen: Array  # (actions,)
 
 
 class Neural(Policy):
@@ -78,19 +144,16 @@ class Neural(Policy):
         whole_number("random_first", self.random_first, least=0)
         one_of("heads", self.heads, ("joint", "per_action"))
         one_of("data_size", self.data_size, ("buffer", "seen"))
-        if self.method is not None and not isinstance(self.method, Method):
-            raise TypeError(
-                "method must be an inference method such as px.BayesByBackprop(), got "
-                f"{getattr(self.method, '__name__', type(self.method).__name__)}"
-            )
-        if self.reward_scale is not None:
-            above_zero("reward_scale", self.reward_scale)
+        if self.method is not None:
+            what = "an inference method such as px.BayesByBackprop()"
+            check_kind("method", self.method, Method, what)
         if self.refit_every is not None:
             whole_number("refit_every", self.refit_every)
         elif self.epochs is not None:
             raise ValueError("epochs: of the fits of refit_every, which is not given")
-        if self.epochs is not None:
-            above_zero("epochs", self.epochs)
+        for name in ("reward_scale", "epochs"):
+            if getattr(self, name) is not None:
+                above_zero(name, getattr(self, name))
         for name in ("prior", "likelihood"):
             if isinstance(self.network, Model) and getattr(self, name) is not None:
                 raise ValueError(f"{name}: the model has its own, leave {name} out")
@@ -111,7 +174,7 @@ class Neural(Policy):
 
     # -- the contract
 
-    def init(self, features: int, actions: int, key: jax.Array) -> NeuralState:
+    def init(self, features: int, actions: int, key: Array) -> NeuralState:
         learner = learner_of(self, features, actions)
         zero = jnp.zeros(())
         return NeuralState(
@@ -121,35 +184,29 @@ class Neural(Policy):
             jnp.zeros(actions, jnp.int32),
         )
 
-    def choose(self, state: NeuralState, context: jax.Array, key: jax.Array) -> jax.Array:
+    def choose(self, state: NeuralState, context: Array, key: Array) -> Array:
         draw_key, luck = jax.random.split(key)
-        actions = len(state.chosen)
+        random = jax.random.randint(luck, (), 0, len(state.chosen))
         if state.learned is None:  # nothing is known before the first fit
-            return jax.random.randint(luck, (), 0, actions)
+            return random
         learner = self._learner(state)
         posterior = learner.posterior(state.learned, state.replay)
         values, weights = learner.values(posterior, context, draw_key)
         chosen = self.among(self.preference(values, weights), luck)
         if self.random_first == 0:
             return chosen
-        random = jax.random.randint(luck, (), 0, actions)
         return jnp.where(state.replay.seen < self.random_first, random, chosen)
 
-    def preference(self, values: jax.Array, weights: jax.Array) -> jax.Array:
+    def preference(self, values: Array, weights: Array) -> Array:
         """What speaks for each action, by its values under several draws (draws, actions)."""
         return weights @ values
 
-    def among(self, preference: jax.Array, key: jax.Array) -> jax.Array:
+    def among(self, preference: Array, key: Array) -> Array:
         """An action, by what speaks for each."""
         return jnp.argmax(preference).astype(jnp.int32)
 
     def update(
-        self,
-        state: NeuralState,
-        context: jax.Array,
-        action: jax.Array,
-        reward: jax.Array,
-        key: jax.Array,
+        self, state: NeuralState, context: Array, action: Array, reward: Array, key: Array
     ) -> NeuralState:
         actions = len(state.chosen)
         shown = jnp.concatenate([context, jax.nn.one_hot(action, actions, dtype=context.dtype)])
@@ -161,7 +218,7 @@ class Neural(Policy):
             learned = self._learner(state).train(learned, replay, shift, scale, key)
         return NeuralState(learned, replay, moments, state.chosen.at[action].add(1))
 
-    def standard(self, moments: Moments, seen: jax.Array) -> tuple[Any, Any]:
+    def standard(self, moments: Moments, seen: Array) -> tuple[Any, Any]:
         """What is taken from rewards and what they are divided by, for the network to see."""
         likelihood = self.network.likelihood if isinstance(self.network, Model) else self.likelihood
         if likelihood is not None and likelihood.kind != "regression":
@@ -170,7 +227,7 @@ class Neural(Policy):
             return 0.0, self.reward_scale
         return moments.mean, moments.scale(seen)
 
-    def refit(self, state: NeuralState, key: jax.Array) -> NeuralState:
+    def refit(self, state: NeuralState, key: Array) -> NeuralState:
         from ..fitting.fit import fit
         from ..fitting.prepare import SHARED_ROWS
 
@@ -186,10 +243,10 @@ class Neural(Policy):
             options["batch_size"], room = self.batch_size, max(room, 2 * self.batch_size)
         counted = seen if self.data_size == "seen" else filled
         data = Padded((x, y, np.full(filled, counted / filled, y.dtype)), room)
-        found = fit(learner.model, data, learner.method, key=key, progress=False, **options)
-        return state._replace(learned=own_copy(found.bare()))
+        posterior = fit(learner.model, data, learner.method, key=key, progress=False, **options)
+        return state._replace(learned=own_copy(posterior.bare()))
 
 
-def own_copy(posterior: Any) -> Any:
+def own_copy(posterior: Posterior) -> Any:
     """With arrays that nobody else has: the loop writes over what it is given."""
     return jax.tree.map(lambda a: jnp.array(a, copy=True) if eqx.is_array_like(a) else a, posterior)

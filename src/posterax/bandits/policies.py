@@ -1,15 +1,44 @@
-"""The neural policies: Thompson sampling, upper confidence bounds, greedy and ε-greedy."""
+"""The policies by name: at random, and with a network: Thompson, UCB, greedy and ε-greedy."""
 
 from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array
 
 from .._util.checks import above_zero, fraction
 from ..infer import MaximumLikelihood
 from ..infer.base import Method
+from .base import Policy
 from .neural import Neural
+
+
+class Uniform(Policy):
+    """Every action with the same probability: what any policy has to beat.
+
+    Example:
+        >>> import posterax as px
+        >>> played = px.bandits.play(px.bandits.wheel(0.5), px.bandits.Uniform(), 50, key=0)
+        >>> sorted(set(played.actions.ravel().tolist()))
+        [0, 1, 2, 3, 4]
+    """
+
+    def init(self, features: int, actions: int, key: Array) -> Array:
+        return jnp.zeros(actions, jnp.int32)  # how often each was chosen
+
+    def choose(self, state: Array, context: Array, key: Array) -> Array:
+        return jax.random.randint(key, (), 0, len(state))
+
+    def update(
+        self,
+        state: Array,
+        context: Array,
+        action: Array,
+        reward: Array,
+        key: Array,
+    ) -> Array:
+        return state.at[action].add(1)
 
 
 class Thompson(Neural):
@@ -123,7 +152,7 @@ class EpsilonGreedy(_Certain):
     def __check_init__(self) -> None:
         fraction("epsilon", self.epsilon, zero=True)
 
-    def among(self, preference: jax.Array, key: jax.Array) -> jax.Array:
+    def among(self, preference: Array, key: Array) -> Array:
         coin, which = jax.random.split(key)
         random = jax.random.randint(which, (), 0, len(preference))
         best = jnp.argmax(preference).astype(jnp.int32)
@@ -157,6 +186,6 @@ class UCB(Neural):
     def __check_init__(self) -> None:
         above_zero("scale", self.scale)
 
-    def preference(self, values: jax.Array, weights: jax.Array) -> jax.Array:
+    def preference(self, values: Array, weights: Array) -> Array:
         mean = weights @ values
         return mean + self.scale * jnp.sqrt(weights @ jnp.square(values - mean))

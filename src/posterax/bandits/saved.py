@@ -11,7 +11,6 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from .. import networks
 from .._util.checks import whole_number
 from .._util.fingerprint import settings_fingerprint
 from .._version import __version__
@@ -19,8 +18,16 @@ from ..errors import CheckpointError
 from ..files import named as by_name
 from ..files import saved as files
 from ..files.bounds import check_config, check_count, check_size, field, named, numbers_held
-from ..files.container import FORMAT, circumstances, pack, unpack, write
-from ..infer.base import Method
+from ..files.container import (
+    FORMAT,
+    Arrays,
+    circumstances,
+    pack,
+    read,
+    refusing,
+    unpack,
+    write,
+)
 from ..likelihoods import Likelihood
 from ..posteriors import Posterior
 from ..priors import Prior
@@ -30,10 +37,8 @@ from .linear import LinearThompson
 from .live import Agent
 from .loop import first_state
 from .neural import Neural, own_copy
-from .policies import UCB, EpsilonGreedy, Greedy, Thompson
-from .simple import Uniform
+from .policies import UCB, EpsilonGreedy, Greedy, Thompson, Uniform
 
-Arrays = dict[str, np.ndarray]
 Header = dict[str, Any]
 
 # what may be made from a file: these names and no others
@@ -42,6 +47,7 @@ _KNOWN: dict[str, Any] = {
     "policy": {kind.__name__: kind for kind in _POLICIES},
     "method": by_name.METHODS,
 }
+SIZES, COUNTS = ("features", "actions"), ("choices", "updates")
 # settings that came after the first files, and what those files meant by having none
 _LATER = {"random_first": 0}
 
@@ -52,14 +58,8 @@ class _Own(Exception):
 
 def save(agent: Agent, path: Path) -> None:
     """Write an agent; an interrupted call leaves what was there."""
-    about = {
-        "policy": _settings(agent.policy),
-        "fingerprint": _fingerprint(agent.policy),
-        "features": agent.features,
-        "actions": agent.actions,
-        "choices": agent.choices,
-        "updates": agent.updates,
-    }
+    about = {"policy": _settings(agent.policy), "fingerprint": _fingerprint(agent.policy)}
+    about |= {name: getattr(agent, name) for name in (*SIZES, *COUNTS)}
     state, learned = _apart(agent.state)
     arrays = pack(state, "agent") | pack(agent.course, "course")
     if learned is not None:
@@ -91,65 +91,64 @@ def load(path: str | Path, *, policy: Policy | None = None) -> Agent:
         True
     """
     path = Path(path)
-    arrays, header = files.opened(path)
+    arrays, header = read(path)
     about = header.get("agent")
     if not isinstance(about, dict):
-        raise CheckpointError(f"{path}: holds no agent; px.load reads posteriors")
-    with files.refusing(path):
-        return _rebuild(path, arrays, header, about, policy)
+        raise CheckpointError("holds no agent; px.load reads posteriors")
+    with refusing(path):
+        return _rebuild(arrays, header, about, policy)
 
 
-def _rebuild(
-    path: Path, arrays: Arrays, header: Header, about: Header, policy: Policy | None
-) -> Agent:
-    stored = field(about, "policy", dict, type(None), path=path)
+def _rebuild(arrays: Arrays, header: Header, about: Header, policy: Policy | None) -> Agent:
+    stored = field(about, "policy", dict, type(None))
     if policy is None and stored is None:
         raise CheckpointError(
-            f"{path}: its policy is of your own making, or has a network or optimiser that is; "
+            "its policy is of your own making, or has a network or optimiser that is; "
             "make the same one and call px.bandits.load(path, policy=policy)"
         )
-    made: Any = None if stored is None else _make(stored, arrays, path)
+    made: Any = None if stored is None else _make(stored, arrays)
     if policy is not None:
         # made again from the file, so that settings which came later have their defaults
         known = about["fingerprint"] if stored is None else _settings(made)
         if known != (_fingerprint(policy) if stored is None else _settings(policy)):
-            raise CheckpointError(f"{path}: policy has other settings than the one that was saved")
+            raise CheckpointError("policy has other settings than the one that was saved")
     policy = made if policy is None else policy
     if not isinstance(policy, Policy):
-        raise CheckpointError(f"{path}: its policy is a {type(policy).__name__}")
-    features, actions = (
-        whole_number(name, field(about, name, int, path=path)) for name in ("features", "actions")
-    )
-    _check_sizes(policy, features, actions, arrays, path)
+        raise CheckpointError(f"its policy is a {type(policy).__name__}")
+    features, actions = (whole_number(n, field(about, n, int)) for n in SIZES)
+    _check_sizes(policy, features, actions, arrays)
     agent = Agent(policy, features, actions)
-    for name in ("choices", "updates"):
+    for name in COUNTS:
         setattr(agent, name, whole_number(name, about[name], least=0))
-    agent.course = unpack(agent.course, arrays, "course", path)
-    state = unpack(_apart(agent.state)[0], arrays, "agent", path)
+    agent.course = unpack(agent.course, arrays, "course")
+    state = unpack(_apart(agent.state)[0], arrays, "agent")
     if "posterior" in header:
+        assert isinstance(policy, Neural)
         model = learner_of(policy, agent.features, agent.actions).model
-        posterior = files.rebuild(arrays, header, model, path).bare()
+        posterior = files.rebuild(arrays, header, model).bare()
         state = state._replace(learned=own_copy(posterior))
     agent.state = state
     return agent
 
 
-def _check_sizes(policy: Policy, features: int, actions: int, arrays: Arrays, path: Path) -> None:
+def _check_sizes(policy: Policy, features: int, actions: int, arrays: Arrays) -> None:
     """Refuse what would take far more memory than the file holds, before it is made."""
     if isinstance(policy, Neural):
         wide = features + 2 * actions
-        sizes = check_config({"hidden": list(policy.hidden)}, _most_layers(arrays), path)["hidden"]
-        sizes = [wide, *(whole_number("hidden", size) for size in sizes), wide]
-        weights = sum((a + 1) * b for a, b in pairwise(sizes))
-        check_count("its network", weights, arrays, path)
-        _check_layers(policy, sizes[1:-1], arrays, path)
+        hidden = check_config({"hidden": list(policy.hidden)}, _most_layers(arrays))["hidden"]
+        hidden = [whole_number("hidden", size) for size in hidden]
+        check_count("its network", _weights([wide, *hidden, wide]), arrays)
+        # no more hidden layers than what was learned has arrays, or numbers, for
+        sizes = _learned_sizes(arrays) if policy.network is None else []
+        if sizes and 2 * len(hidden) > len(sizes) and _weights([1, *hidden, 1]) > max(sizes):
+            raise CheckpointError(f"{len(hidden):,} hidden layers are not what it learned")
         for name in ("buffer", "batch_size"):
-            check_count(f"its {name}", getattr(policy, name) * wide, arrays, path)
+            check_count(f"its {name}", getattr(policy, name) * wide, arrays)
     elif isinstance(policy, LinearThompson):
-        check_count("its matrices", actions * (features + 1) ** 2, arrays, path)
-    check_count("its counts", features + actions, arrays, path)
+        check_count("its matrices", actions * (features + 1) ** 2, arrays)
+    check_count("its counts", features + actions, arrays)
     state = eqx.filter_eval_shape(first_state, policy, features, actions, jax.random.key(0))
-    check_size("its state", state, arrays, path)
+    check_size("its state", state, arrays)
 
 
 def _learned_sizes(arrays: Arrays) -> list[int]:
@@ -162,14 +161,8 @@ def _most_layers(arrays: Arrays) -> int:
     return max(len(sizes), *sizes) if sizes else numbers_held(arrays)
 
 
-def _check_layers(policy: Neural, hidden: list[int], arrays: Arrays, path: Path) -> None:
-    """Refuse more hidden layers than what was learned has arrays, or numbers, for."""
-    sizes = _learned_sizes(arrays)
-    if policy.network is not None or not sizes:
-        return
-    weights = sum((a + 1) * b for a, b in pairwise([1, *hidden, 1]))
-    if 2 * len(hidden) > len(sizes) and weights > max(sizes):
-        raise CheckpointError(f"{path}: {len(hidden):,} hidden layers are not what it has learned")
+def _weights(sizes: list[int]) -> int:
+    return sum((a + 1) * b for a, b in pairwise(sizes))
 
 
 def _apart(state: PyTree) -> tuple[PyTree, Posterior | None]:
@@ -219,37 +212,36 @@ def _describe(value: Any) -> Any:
         return {"tuple": [_describe(v) for v in value]}
     if isinstance(value, np.generic | np.ndarray | jax.Array):
         return _number(value)
-    node: Any = None
+    name = type(value).__name__
     if isinstance(value, Prior):
         node = {"prior": by_name.describe_prior(value)}
     elif isinstance(value, Likelihood):
         node = {"likelihood": by_name.as_call(value, by_name.LIKELIHOODS, skip=("cholesky",))}
-    elif isinstance(value, Policy | Method):
-        kind = "policy" if isinstance(value, Policy) else "method"
-        name = type(value).__name__
-        if _KNOWN[kind].get(name) is type(value):
-            fields = [f.name for f in dataclasses.fields(value) if f.init]
-            node = {kind: name, "with": {n: _describe(getattr(value, n)) for n in fields}}
-    elif networks.BY_NAME.get(type(value).__name__) is type(value) and by_name.has_config(value):
-        node = {"network": type(value).__name__, "with": value.config()}
-    if node is None or None in node.values():
+    elif kind := next((k for k, known in _KNOWN.items() if known.get(name) is type(value)), None):
+        fields = [f.name for f in dataclasses.fields(value) if f.init]
+        node = {kind: name, "with": {n: _describe(getattr(value, n)) for n in fields}}
+    elif (config := by_name.config_of(value)) is not None:
+        node = {"network": name, "with": config}
+    else:
+        raise _Own
+    if None in node.values():
         raise _Own
     return node
 
 
-def _make(node: Any, arrays: Arrays, path: Path) -> Any:
+def _make(node: Any, arrays: Arrays) -> Any:
     if not isinstance(node, dict):
         return node
     if "tuple" in node:
-        return tuple(_make(v, arrays, path) for v in field(node, "tuple", list, path=path))
+        return tuple(_make(v, arrays) for v in field(node, "tuple", list))
     if "prior" in node:
-        return by_name.make_prior(node["prior"], path)
+        return by_name.make_prior(node["prior"])
     if "likelihood" in node:
-        return by_name.make_likelihood(node["likelihood"], path)
+        return by_name.make_likelihood(node["likelihood"])
     if "network" in node:
         stored = {"name": node["network"], "config": node["with"]}
-        return by_name.make_network(stored, arrays, _most_layers(arrays), path)
+        return by_name.make_network(stored, arrays, _most_layers(arrays))
     kind = "policy" if "policy" in node else "method"
-    make = named(_KNOWN[kind], {"name": node.get(kind)}, kind, path)
-    settings = field(node, "with", dict, path=path)
-    return make(**{name: _make(v, arrays, path) for name, v in settings.items()})
+    make = named(_KNOWN[kind], {"name": node.get(kind)}, kind)
+    settings = field(node, "with", dict)
+    return make(**{name: _make(v, arrays) for name, v in settings.items()})

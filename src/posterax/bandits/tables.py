@@ -1,20 +1,21 @@
-"""The tables of the named environments: read from a folder, or fetched once and cached."""
+"""Tables: read from a folder, or fetched once and cached; and what a network is shown of them."""
 
 import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import IO, TypeVar
 
 import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
 
-if TYPE_CHECKING:
-    import pandas as pd
+from ..tables.standardise import standardiser
 
 T = TypeVar("T")
 OPENML = {"mushroom": 24, "adult": 1590, "covertype": 1596}  # numbers of the sets
 LABELS = {"mushroom": "class", "adult": "income", "covertype": "cover-type"}
-MISSING = ["?", ""]
+NO_ORDER = ("wilderness-area", "soil-type")  # numbers that stand for kinds
 
 
 def folders() -> list[Path]:
@@ -47,7 +48,7 @@ def fetched(file: str, fetch: Callable[[], T]) -> T:
         raise FileNotFoundError(f"{file} is {nowhere(why)}") from error
 
 
-def table(name: str) -> "pd.DataFrame":
+def table(name: str) -> pd.DataFrame:
     """A table by its name: ``"mushroom"``, ``"adult"`` or ``"covertype"``.
 
     ``NAME.csv`` or ``NAME.csv.gz`` is read from the first of ``folders()`` that has it, there or in
@@ -72,37 +73,75 @@ def table(name: str) -> "pd.DataFrame":
     return _read(cached)
 
 
-def _read(path: Path) -> "pd.DataFrame":
-    import pandas as pd
+def read_csv(path: str | Path | IO[str]) -> pd.DataFrame:
+    """A CSV file, in which ``?`` and nothing are missing values, and words such as NA are not."""
+    return pd.read_csv(path, keep_default_na=False, na_values=["?", ""], skipinitialspace=True)
 
+
+def _read(path: Path) -> pd.DataFrame:
     if path.suffix == ".npz":
         with np.load(path, allow_pickle=False) as stored:
-            return _covertype(dict(stored))
-    frame = pd.read_csv(path, keep_default_na=False, na_values=MISSING, skipinitialspace=True)
-    for column in ("wilderness-area", "soil-type"):  # numbers without an order
+            frame = pd.DataFrame(stored["x_numeric"], columns=stored["numeric_names"])
+            for column in NO_ORDER:
+                frame[column] = stored[column.replace("-", "_")]
+            frame[LABELS["covertype"]] = stored["y"]
+    else:
+        frame = read_csv(path)
+    for column in NO_ORDER:
         if column in frame:
             frame[column] = frame[column].astype(str)
     return frame.drop(columns="split", errors="ignore")
 
 
-def _covertype(stored: dict[str, np.ndarray]) -> "pd.DataFrame":
-    import pandas as pd
-
-    frame = pd.DataFrame(stored["x_numeric"], columns=stored["numeric_names"])
-    frame["wilderness-area"] = stored["wilderness_area"].astype(str)
-    frame["soil-type"] = stored["soil_type"].astype(str)
-    frame["cover-type"] = stored["y"]
-    return frame
-
-
-def _fetch(name: str) -> "pd.DataFrame":
+def _fetch(name: str) -> pd.DataFrame:
     from sklearn.datasets import fetch_openml
 
     answer = fetch_openml(data_id=OPENML[name], as_frame=True)
     frame = answer.data.rename(columns=lambda c: c.replace("%3F", ""))
     if name == "covertype":  # two groups of zeros and a one become two columns
-        for group, title in (("Wilderness_Area", "wilderness-area"), ("Soil_Type", "soil-type")):
+        for group, title in zip(("Wilderness_Area", "Soil_Type"), NO_ORDER, strict=True):
             members = [c for c in frame if c.startswith(group)]
             frame[title] = frame[members].astype(float).to_numpy().argmax(1) + 1
             frame = frame.drop(columns=members)
     return frame.assign(**{LABELS[name]: answer.target})
+
+
+def check_names(columns: pd.Index) -> None:
+    """Refuse two columns with one name."""
+    twice = columns[columns.duplicated()]
+    if len(twice):
+        raise ValueError(f"there is more than one column {twice[0]!r}: give each a name of its own")
+
+
+def encode(x: ArrayLike) -> np.ndarray:
+    """A table as numbers: standardised, or a column of zeros and ones for each value.
+
+    Example:
+        >>> import pandas as pd
+        >>> from posterax.bandits.tables import encode
+        >>> encode(pd.DataFrame({"a": [1.0, 3.0], "b": ["u", "v"]}))
+        array([[-1.,  1.,  0.],
+               [ 1.,  0.,  1.]], dtype=float32)
+    """
+    frame = x if isinstance(x, pd.DataFrame) else pd.DataFrame(np.asarray(x))
+    if not len(frame) or not len(frame.columns):
+        raise ValueError(f"x needs at least one row and one column, got {frame.shape}")
+    check_names(frame.columns)
+    frame = frame.infer_objects()  # numbers in arrays of objects are numbers
+    parts = []
+    for name in frame:
+        column = frame[name]
+        missing = column.isna().to_numpy()
+        if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
+            values = column.to_numpy(np.float64, na_value=np.nan)[:, None]
+            if not np.isfinite(values[~missing]).all():
+                raise ValueError(f"x: column {name!r} has infinite values")
+            if not missing.all():
+                values = standardiser(values[~missing], np.ones((~missing).sum()))(values)
+            parts.append(np.where(missing[:, None], 0, values))
+            if missing.any():
+                parts.append(missing[:, None])
+        else:
+            words = column.astype(object).where(~column.isna(), "?").astype(str)
+            parts.append(pd.get_dummies(words).to_numpy())
+    return np.concatenate(parts, 1).astype(np.float32)

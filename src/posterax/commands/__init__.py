@@ -15,20 +15,8 @@ import typer
 from rich.console import Console
 
 from .. import _methods
-from .._methods import COMMAND_METHODS
 
-__all__ = [
-    "METHODS",
-    "Refused",
-    "method_arguments",
-    "method_name",
-    "one_line",
-    "one_line_errors",
-    "rebuild_command",
-    "say",
-]
-
-METHODS = COMMAND_METHODS  # what --method takes
+METHODS = _methods.COMMAND_METHODS  # what --method takes
 QUICK = 20  # steps of --quick
 
 
@@ -105,27 +93,32 @@ def method_name(name: str) -> str:
     return key
 
 
-def method_arguments(name: str, *, quick: bool = False) -> dict[str, Any]:
+def method_arguments(
+    name: str, *, quick: bool = False, epochs: float | None = None, steps: int | None = None
+) -> dict[str, Any]:
     """The arguments of an estimator that make it use a method, by the method's name.
 
     Args:
         name: one of ``METHODS``, or a short form of it such as ``"map"``.
         quick: a few steps of a tiny network, to try a command.
+        epochs: passes over the data, or
+        steps: steps, instead of the estimator's own number.
 
     Example:
         >>> from posterax.commands import method_arguments
         >>> method_arguments("map")
         {'method': 'maximum_a_posteriori'}
     """
-    key = method_name(name)
-    if not quick:
-        return {"method": key}
-    method: Any = key
-    if key in ("nuts", "mclmc"):
-        from .. import infer  # heavy, and not needed to list the names
+    method: Any = method_name(name)
+    few: dict[str, Any] = {}
+    if quick:
+        few = {"hidden_layer_sizes": (4,), "members": 2, "samples": 10, "steps": QUICK}
+        if method in ("nuts", "mclmc"):
+            from .. import infer  # heavy, and not needed to list the names
 
-        method = getattr(infer, _methods.METHODS[key][0])(chains=2, warmup=QUICK)
-    few = {"hidden_layer_sizes": (4,), "members": 2, "samples": 10, "steps": QUICK}
+            method = getattr(infer, _methods.METHODS[method][0])(chains=2, warmup=QUICK)
+    if epochs is not None or steps is not None:
+        few |= {"epochs": epochs, "steps": steps}
     return {"method": method, **few}
 
 
@@ -145,7 +138,7 @@ def rebuild_command(name: str, *arguments: Any, **options: Any) -> str:
         if value is True:
             words.append(flag)
         elif value is not None and value is not False:
-            words += [flag, str(value)]
+            words += [flag, ",".join(value) if isinstance(value, list) else str(value)]
     return shlex.join(words)
 
 

@@ -6,20 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
-from . import METHODS, Refused, method_name, one_line, one_line_errors, rebuild_command, say
+from .._util.atomic import write_atomic
+from . import METHODS, Refused, method_name, rebuild_command, say
 from .options import AsJson, Data, Force, Ignore, Quick, Seed, Target, Task, WeightColumn
+from .showing import console, print_json, table
+from .writing import check_out
 
 if TYPE_CHECKING:
     from .folds import Row, Study
 
 DEFAULT = "bayes_by_backprop,deep_ensemble,mc_dropout,laplace,ivon,maximum_a_posteriori"
-EXAMPLES = """Examples:
-
-posterax compare house.csv --target price
-
-posterax compare house.csv --target price --methods bayes_by_backprop,ivon,map --folds 10
-
-posterax compare house.csv --target price --json --out comparison.csv"""
 
 
 def complete_methods(incomplete: str) -> list[str]:
@@ -29,12 +25,8 @@ def complete_methods(incomplete: str) -> list[str]:
     return [f"{before}{comma}{m}" for m in METHODS if m.startswith(last) and m not in taken]
 
 
-MethodNames = Annotated[
-    str,
-    Option(
-        help="Separated by commas: " + ", ".join(METHODS) + ".", autocompletion=complete_methods
-    ),
-]
+LISTED = f"Separated by commas: {', '.join(METHODS)}."
+MethodNames = Annotated[str, Option(help=LISTED, autocompletion=complete_methods)]
 
 
 def compare(
@@ -57,62 +49,42 @@ def compare(
     All methods use the same shuffled folds, stratified by class, beside a baseline that ignores
     the inputs. Columns are prepared within each fold. Scores are means over folds ± their standard
     error.
+
+    Examples:
+        posterax compare house.csv --target price
+        posterax compare house.csv --target price --methods bayes_by_backprop,ivon,map --folds 10
+        posterax compare house.csv --target price --json --out comparison.csv
     """
-    with one_line_errors():
-        names = chosen(methods)
-        from .fitting import check_seed
-        from .writing import check_out, write_atomic
+    names = chosen(methods)
+    from . import folds as validation
+    from .fitting import check_seed
+    from .reading import read_parts
 
-        if out is not None:
-            out = check_out(out, "table", inputs=[data], force=force)
-        check_seed(seed)
-        given = {"folds": folds, "seed": seed, "steps": steps}
-        study, head = _study(data, target, task, ignore, weight, given, quick)
-        rows, complete = _run(study, names)
-        command = rebuild_command(
-            "compare", data, **head.pop("options"), methods=",".join(names), **given
-        )
-        _tell(study, rows, {"command": command} | head | {"complete": complete}, as_json=as_json)
-        if not complete:
-            say("stopped: the table has the methods that finished; no file was written")
-            raise typer.Exit(130)
-        if out is not None:
-            from . import folds as validation
-
-            write_atomic(out, validation.as_frame(rows).to_csv(index=False))
-            say(f"wrote {out}")
-        if all(row.failed for row in rows if row.method is not None):
-            raise Refused("every method failed; the table has the reasons")
-
-
-def _study(
-    data: str,
-    target: str,
-    task: str | None,
-    ignore: str | None,
-    weight: str | None,
-    given: dict[str, Any],
-    quick: bool,
-) -> tuple["Study", dict[str, Any]]:
-    """The table cut into folds, and what is said of it; ``given["folds"]`` becomes their number."""
-    from .folds import Study
-    from .reading import read_table, recognise_task, split_target
-    from .targets import in_full
-
-    notes: list[str] = []
-    frame = read_table(data, notes)
-    target, unused, weight = in_full(frame, target, ignore, weight)
-    parts = split_target(frame, target, unused, weight)
-    kind, why = recognise_task(parts.y, task)
-    for note in (*notes, *parts.notes, f"{kind}: {why}"):
+    if out is not None:
+        out = check_out(out, "table", inputs=[data], force=force)
+    check_seed(seed)
+    parts, kind, _ = read_parts(data, target, task, ignore, weight)
+    for note in parts.notes:
         say(note)
-    study = Study(parts.X, parts.y, parts.weight, kind, **given, quick=quick)
-    if study.folds < given["folds"]:
-        say(f"{study.folds} folds instead of {given['folds']}: the rarest class has so many rows")
-        given["folds"] = study.folds
-    options = {"target": target, "task": task, "ignore": ignore, "weight": weight}
-    head = {"options": options, "task": kind, "target": target, "rows": len(parts.y)}
-    return study, head | {"columns": parts.X.shape[1], "folds": study.folds, "seed": given["seed"]}
+    study = validation.Study(
+        parts.X, parts.y, parts.weight, kind, folds=folds, seed=seed, steps=steps, quick=quick
+    )
+    if study.folds < folds:
+        say(f"{study.folds} folds instead of {folds}: the rarest class has so many rows")
+    rows, complete = _run(study, names)
+    given = parts.names | {"task": task, "methods": names, "folds": study.folds, "seed": seed}
+    command = rebuild_command("compare", data, **given, steps=steps)
+    head = {"command": command, "task": kind, "target": given["target"], "rows": len(parts.y)}
+    head |= {"columns": parts.X.shape[1], "folds": study.folds, "seed": seed, "complete": complete}
+    _tell(study, rows, head, as_json=as_json)
+    if not complete:
+        say("stopped: the table has the methods that finished; no file was written")
+        raise typer.Exit(130)
+    if out is not None:
+        write_atomic(out, validation.as_frame(rows).to_csv(index=False))
+        say(f"wrote {out}")
+    if all(row.failed for row in rows if row.method is not None):
+        raise Refused("every method failed; the table has the reasons")
 
 
 def chosen(methods: str) -> list[str]:
@@ -140,7 +112,7 @@ def _run(study: "Study", names: list[str]) -> tuple[list["Row"], bool]:
             for name in names:
                 rows.append(study.row(name, watch))
                 if rows[-1].failed:
-                    say(f"{name} failed: {one_line(rows[-1].failed)}")
+                    say(f"{name} failed: {rows[-1].failed}")
     except KeyboardInterrupt:
         return rows, False
     return rows, True
@@ -149,7 +121,6 @@ def _run(study: "Study", names: list[str]) -> tuple[list["Row"], bool]:
 def _tell(study: "Study", rows: list["Row"], head: dict[str, Any], *, as_json: bool) -> None:
     from ..metrics.evaluate import LEVEL
     from . import folds as validation
-    from .showing import console, print_json, table
 
     marks = validation.marks(rows, study.scores)
     if as_json:

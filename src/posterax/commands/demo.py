@@ -6,18 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from . import one_line_errors, say
+from . import Refused, method_arguments, say
 from .options import Quick, Seed
+from .showing import console, table
 
 if TYPE_CHECKING:
     from .. import demo as tasks
 
 PERCENT = ("error", "cover")
-EXAMPLES = """Examples:
-
-posterax demo
-
-posterax demo --out pictures --seed 1"""
 
 
 def demo(
@@ -30,32 +26,32 @@ def demo(
     """Fit every method to the paper's curve and to digits, then a table, with a report.
 
     About a minute and a half on two cores. The last line is the report's path.
+
+    Examples:
+        posterax demo
+        posterax demo --out pictures --seed 1
     """
-    with one_line_errors():
-        from .. import demo as tasks
+    from .. import demo as tasks
 
-        few = slice(tasks.BATCH) if quick else slice(None)
-        train, test = tasks.curve_data(key=2 * seed), tasks.curve_data(key=2 * seed + 1)
-        train = (train[0][few], train[1][few])
-        entries = tasks.curve_entries(seed, quick=quick)
-        say(f"regression curve: {len(train[1]):,} points to fit, {len(test[1]):,} to test")
-        results = list(tasks.run(entries, train, test, tasks.curve_scores, seed, say))
-        _show(
-            "Regression curve",
-            results,
-            "cover: by the 90 % interval; sd: epistemic, at x inside and outside the data",
-        )
-        picture = out / "regression.png"
-        tasks.draw_curve({r.name: r.posterior for r in results[:3]}, train, picture)
+    few = slice(tasks.BATCH) if quick else slice(None)
+    train, test = tasks.curve_data(key=2 * seed), tasks.curve_data(key=2 * seed + 1)
+    train = (train[0][few], train[1][few])
+    entries = tasks.curve_entries(seed, quick=quick)
+    say(f"regression curve: {len(train[1]):,} points to fit, {len(test[1]):,} to test")
+    results = list(tasks.run(entries, train, test, tasks.curve_scores, seed, say))
+    legend = "cover: by the 90 % interval; sd: epistemic, at x inside and outside the data"
+    _show("Regression curve", results, legend)
+    picture = out / "regression.png"
+    tasks.draw_curve({r.name: r.posterior for r in results[:3]}, train, picture)
 
-        train, _, test = tasks.digits_data()
-        train = (train[0][few], train[1][few])
-        entries = tasks.digits_entries(seed, quick=quick)
-        say(f"digits: {len(train[1]):,} images to fit, {len(test[1]):,} to test")
-        results = list(tasks.run(entries, train, test, tasks.digits_scores, seed, say))
-        _show("Digits", results, "ECE: expected calibration error")
-        typer.echo(picture)
-        typer.echo(_report(out / "diabetes.html", seed, quick=quick))
+    train, _, test = tasks.digits_data()
+    train = (train[0][few], train[1][few])
+    entries = tasks.digits_entries(seed, quick=quick)
+    say(f"digits: {len(train[1]):,} images to fit, {len(test[1]):,} to test")
+    results = list(tasks.run(entries, train, test, tasks.digits_scores, seed, say))
+    _show("Digits", results, "ECE: expected calibration error")
+    typer.echo(picture)
+    typer.echo(_report(out / "diabetes.html", seed, quick=quick))
 
 
 def _report(path: Path, seed: int, *, quick: bool) -> Path:
@@ -65,7 +61,6 @@ def _report(path: Path, seed: int, *, quick: bool) -> Path:
 
     from ..report import write_report
     from ..tables import BayesianRegressor
-    from . import method_arguments
 
     X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
     y = y.rename("progression")
@@ -83,8 +78,6 @@ def _report(path: Path, seed: int, *, quick: bool) -> Path:
 
 def _show(title: str, results: Sequence["tasks.Result"], legend: str) -> None:
     """A table of results on standard output."""
-    from .showing import console, table
-
     notes = [f"{r.name}: {r.note}" for r in results if r.note]
     caption = "\n".join([legend, "seconds: to fit, compilation included", *notes])
     rows = []
@@ -94,3 +87,21 @@ def _show(title: str, results: Sequence["tasks.Result"], legend: str) -> None:
     page = console()
     page.print(table(title, ("method", "weights", *results[0].scores, "seconds"), rows, caption))
     page.print()
+
+
+def reproduce(
+    name: Annotated[str, typer.Argument(help="Name of an experiment.")] = "mnist",
+    out: Annotated[str | None, typer.Option("--out", "-o", hidden=True)] = None,
+    budget: Annotated[str | None, typer.Option(hidden=True)] = None,
+    seeds: Annotated[int | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Say where the experiments of the documentation are: in the repository.
+
+    Examples:
+        posterax reproduce mnist
+        posterax reproduce uci
+    """
+    raise Refused(
+        "the experiments are in the repository of posterax, not in the package: "
+        f"run make reproduce NAME={name} there"
+    )

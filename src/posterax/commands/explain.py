@@ -3,18 +3,19 @@
 from pathlib import Path
 from typing import Annotated, Any
 
+from rich.table import Table
 from typer import Option
 
-from . import Refused, one_line_errors, say
+from . import Refused, say
 from .options import AsJson, Model, OtherTarget
+from .showing import console, pairs, print_json, score_table, table, words
 
-EXAMPLES = """Examples:
-
-posterax explain house.px
-
-posterax explain house.px --data house.csv
-
-posterax explain house.px --json"""
+SECTIONS = (
+    *("file", "model", "method", "data", "columns", "training", "signal_to_noise", "pruning"),
+    *("held_out", "scores", "diagnostics"),
+)
+SCORES = {"held_out": "held-out scores", "scores": "scores of --data"}
+COLUMNS = ("name", "kind", "done", "missing", "categories")
 
 
 def explain(
@@ -26,52 +27,38 @@ def explain(
     """Show what a model file holds: network, method, data, training, diagnostics.
 
     No code in the file is run. For a network of your own, only the file's header is shown.
+
+    Examples:
+        posterax explain house.px
+        posterax explain house.px --data house.csv
+        posterax explain house.px --json
     """
-    with one_line_errors():
-        from .facts import facts
+    from .facts import facts
 
-        if not model.is_file():
-            raise Refused(f"{model}: no such file" if not model.exists() else f"{model}: no file")
-        notes: list[str] = []
-        about = facts(model, data, target, notes)
-        for note in notes:
-            say(note)
-        if as_json:
-            from .showing import print_json
-
-            print_json(about)
-        else:
-            _print(model, about)
-
-
-def _print(path: Path, about: dict[str, Any]) -> None:
-    from .showing import console, pairs, score_table, table, words
-
+    if not model.is_file():
+        raise Refused(f"{model}: no such file")
+    notes: list[str] = []
+    about = facts(model, data, target, notes)
+    for note in notes:
+        say(note)
+    if as_json:
+        print_json(about)
+        return
     page = console()
-    page.print(f"{path}: {about['is']}", soft_wrap=True)
-    for section in ("file", "model", "method", "data"):
-        if told := about.get(section):
-            page.print()
-            page.print(pairs(section, {k: v for k, v in told.items() if k != "bytes"}))
-    if columns := about.get("columns"):
-        page.print()
-        shown = [
-            [words(row.get(c)) if row.get(c) is not None else "" for c in COLUMNS]
-            for row in columns
-        ]
-        page.print(table("columns", COLUMNS, shown, left=("kind", "done")))
-    for section in ("training", "signal_to_noise", "pruning"):
-        if told := about.get(section):
-            page.print()
-            page.print(pairs(section.replace("_", " "), told))
-    for section, title in (("held_out", "held-out scores"), ("scores", "scores of --data")):
+    page.print(f"{model}: {about['is']}", soft_wrap=True)
+    del about["file"]["bytes"]
+    about["diagnostics"].pop("numbers", None)  # --json has them
+    for section in SECTIONS:
         if about.get(section):
             page.print()
-            told = {name: about[name].get(section, {}) for name in ("baseline", "chance")}
-            page.print(score_table(title, told | {"scores": about[section]}))
-    page.print()
-    told = {k: v for k, v in about["diagnostics"].items() if k != "numbers"}  # --json has them
-    page.print(pairs("diagnostics", told))
+            page.print(_section(section, about))
 
 
-COLUMNS = ("name", "kind", "done", "missing", "categories")
+def _section(name: str, about: dict[str, Any]) -> Table:
+    if name == "columns":
+        rows = [[words(column[c]) for c in COLUMNS] for column in about[name]]
+        return table(name, COLUMNS, rows, left=("kind", "done"))
+    if name in SCORES:
+        beside = {key: about[key].get(name, {}) for key in ("baseline", "chance")}
+        return score_table(SCORES[name], beside | {"scores": about[name]})
+    return pairs(name.replace("_", " "), about[name])

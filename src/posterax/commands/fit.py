@@ -6,23 +6,13 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from . import METHODS, one_line_errors, say
+from . import METHODS, say
 from .fitting import Fitted, fit_table
 from .options import AsJson, Data, Force, Ignore, Quick, Quiet, Seed, Target, Task, WeightColumn
-
-__all__ = ["Fitted", "fit", "fit_table"]
 
 MethodName = Annotated[
     str, Option("--method", "-m", help=", ".join(METHODS) + ".", autocompletion=lambda: [*METHODS])
 ]
-EXAMPLES = """Examples:
-
-posterax fit house.csv --target price
-
-posterax fit house.csv --target price --out house.px --report house.html
-
-posterax fit flowers.csv --target species --method laplace --json
-"""
 
 
 def fit(
@@ -49,15 +39,19 @@ def fit(
 
     Text, dates and missing values are handled, and the notes say how. Text, yes or no, and a few
     whole numbers are predicted as classes, other numbers by regression.
+
+    Examples:
+        posterax fit house.csv --target price
+        posterax fit house.csv --target price --out house.px --report house.html
+        posterax fit flowers.csv --target species --method laplace --json
     """
-    with one_line_errors():
-        fitted = fit_table(
-            data, target, task=task, method=method, out=out, report=report,
-            test_fraction=test_fraction, test=test, ignore=ignore, weight=weight, seed=seed,
-            epochs=epochs, steps=steps, refit=not no_refit, force=force, quick=quick,
-            verbose=False if quiet else None, tell=(lambda line: None) if quiet else say,
-        )  # fmt: skip
-        _show(fitted, as_json=as_json, quiet=quiet)
+    fitted = fit_table(
+        data, target, task=task, method=method, out=out, report=report,
+        test_fraction=test_fraction, test=test, ignore=ignore, weight=weight, seed=seed,
+        epochs=epochs, steps=steps, refit=not no_refit, force=force, quick=quick,
+        verbose=False if quiet else None, tell=(lambda line: None) if quiet else say,
+    )  # fmt: skip
+    _show(fitted, as_json=as_json, quiet=quiet)
 
 
 def _show(fitted: Fitted, *, as_json: bool, quiet: bool) -> None:

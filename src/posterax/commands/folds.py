@@ -1,8 +1,8 @@
 """Cross-validation of methods on a table, and when one of them is better than chance allows."""
 
-import dataclasses
 import time
 import warnings
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,9 @@ from sklearn.model_selection import KFold, StratifiedKFold
 
 from .._util.progress import Watch
 from ..metrics.baseline import baseline
-from ..metrics.evaluate import evaluate
-from ..metrics.inputs import Forecast
-from ..tables import BayesianClassifier, BayesianRegressor
-from . import Refused, method_arguments, one_line
+from ..metrics.evaluate import Evaluation, evaluate
+from . import Refused, method_arguments, one_line, scoring
+from .targets import Parts, Task
 
 CLEAR = 0.975  # quantile of Student's t that a paired difference has to pass
 TITLES = {
@@ -23,18 +22,29 @@ TITLES = {
     "coverage": "cover 90 %",
 }  # fmt: skip
 LOWER = ("nll", "rmse", "error", "calibration_error")  # the better, so that one can be best
+SHARES = ("error", "coverage")
 
 
-@dataclasses.dataclass
+@dataclass
 class Row:
     """A method's scores, one of each fold, or why there are none."""
 
     name: str
     method: str | None  # none of the baseline
-    scores: dict[str, list[float]] = dataclasses.field(default_factory=dict)
-    seconds: list[float] = dataclasses.field(default_factory=list)
+    scores: dict[str, list[float]] = field(default_factory=dict)
+    times: list[float] = field(default_factory=list)
     failed: str = ""
-    warned: list[str] = dataclasses.field(default_factory=list)
+    warned: list[str] = field(default_factory=list)
+
+    def add(self, evaluation: Evaluation) -> None:
+        """The scores of another fold."""
+        for name in (name for name in TITLES if name in evaluation):
+            self.scores.setdefault(name, []).append(evaluation[name].value)
+
+    @property
+    def seconds(self) -> float | None:
+        """To fit, the mean over folds."""
+        return float(np.mean(self.times)) if self.times and not self.failed else None
 
     def mean(self, score: str) -> tuple[float, float]:
         """The mean over folds, and its standard error."""
@@ -42,32 +52,32 @@ class Row:
         with np.errstate(invalid="ignore"):
             return float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
 
-    def cells(self, places: dict[str, int], marks: dict[str, str]) -> list[str]:
+    def cells(self, decimals: dict[str, int], marks: dict[str, str]) -> list[str]:
         """As a line of the table, each score with so many decimals."""
         if self.failed:
-            return [self.name, *["failed"] * len(places), ""]
-        cells = []
-        for score, decimals in places.items():
-            kind = f".{decimals}%" if score in ("error", "coverage") else f",.{decimals}f"
+            return [self.name, *["failed"] * len(decimals), ""]
+        cells = [self.name]
+        for score, digits in decimals.items():
+            kind = f".{digits}%" if score in SHARES else f",.{digits}f"
             mean, error = (format(value, kind) for value in self.mean(score))
             cells.append(f"{mean} ± {error} {marks.get(score) or ' '}")
-        return [self.name, *cells, f"{np.mean(self.seconds):.1f}" if self.method else ""]
+        return [*cells, "" if self.seconds is None else f"{self.seconds:.1f}"]
 
     def to_dict(self, marks: dict[str, str]) -> dict[str, Any]:
         """As JSON has it."""
-        means = {s: (*self.mean(s), v) for s, v in self.scores.items() if not self.failed}
+        scores = {}
+        for name, values in self.scores.items() if not self.failed else ():
+            mean, error = self.mean(name)
+            scores[name] = {"mean": mean, "standard_error": error, "folds": values}
         return {
             "name": self.name,
             "method": self.method,
             "failed": self.failed or None,
             "warnings": self.warned,
-            "seconds": None if self.failed or not self.method else float(np.mean(self.seconds)),
+            "seconds": self.seconds,
             "best": [s for s, mark in marks.items() if mark == "*"],
             "near_best": [s for s, mark in marks.items() if mark == "~"],
-            "scores": {
-                s: {"mean": mean, "standard_error": error, "folds": values}
-                for s, (mean, error, values) in means.items()
-            },
+            "scores": scores,
         }
 
 
@@ -90,52 +100,55 @@ class Study:
         X: pd.DataFrame,
         y: np.ndarray,
         weight: np.ndarray | None,
-        kind: str,
+        kind: Task,
         *,
         folds: int = 5,
         seed: int = 0,
         steps: int | None = None,
         quick: bool = False,
     ):
-        self.X, self.y, self.weight = X.reset_index(drop=True), np.asarray(y), weight
-        self.kind, self.classes = kind, kind == "classification"
-        if self.classes and self.y.dtype.kind == "f":  # fractions as labels are text
-            self.y = self.y.astype(str).astype(object)
-        self.seed, self.steps, self.quick = seed, steps, quick
+        y = Parts(X, np.asarray(y)).targets(kind)
+        self.table, self.kind, self.classes = Parts(X, y, weight), kind, kind == "classification"
+        self.seed, self.quick, self.steps = seed, quick, steps
         self.scores: tuple[str, ...] = ("nll", "rmse", "calibration_error", "coverage")
         if self.classes:
             self.scores = ("nll", "error", "calibration_error")
-            labels, counts = np.unique(self.y, return_counts=True)
+            names, counts = np.unique(y, return_counts=True)
             if counts.min() < 2:
-                rare = labels[counts.argmin()]
+                rare = str(names[counts.argmin()])
                 raise Refused(
-                    f"the class {str(rare)!r} has one row: no fold can learn it and be tested on "
-                    "it; leave that row out, or join the class to another"
+                    f"the class {rare!r} has one row: no fold can learn it and be tested on it; "
+                    "leave that row out, or join the class to another"
                 )
             folds = min(folds, int(counts.min()))
-        if len(self.y) < 2 * folds:
-            raise Refused(f"--folds: {folds} folds need {2 * folds} rows, got {len(self.y)}")
+        if len(y) < 2 * folds:
+            raise Refused(f"--folds: {folds} folds need {2 * folds} rows, got {len(y)}")
         self.folds = folds
         split = (StratifiedKFold if self.classes else KFold)(folds, shuffle=True, random_state=seed)
-        self.parts = list(split.split(self.X, self.y))
+        self.parts = list(split.split(X, y))
 
     def row(self, name: str, watch: Watch) -> Row:
         """Cross-validate one method; what fails is told in its row."""
         row = Row(name, name)
-        for number, (train, test) in enumerate(self.parts):
-            watch.begin(f"{name}, fold {number + 1}")
+        for number, rows in enumerate(self.parts, start=1):
+            train, test = map(self.table.only, rows)
+            watch.begin(f"{name}, fold {number}")
             began = time.perf_counter()
             try:
                 with warnings.catch_warnings(record=True) as caught:
                     warnings.simplefilter("always", UserWarning)
-                    estimator = self._fitted(name, train)
-                    row.seconds.append(time.perf_counter() - began)
-                    self._score(row, self._predicted(estimator, test), test, train)
+                    arguments = method_arguments(name, quick=self.quick, steps=self.steps)
+                    estimator = scoring.learn(train, self.kind, arguments, self.seed)
+                    row.times.append(time.perf_counter() - began)
+                    evaluation = scoring.score(
+                        estimator, test.X, test.y, test.weight, only=self.scores, resamples=0
+                    )
+                    row.add(evaluation)
             except Exception as error:  # whatever it is, the other methods go on
                 row.failed = one_line(str(error) or repr(error))
                 return row
             finally:
-                watch.end(f"{name}, fold {number + 1}", time.perf_counter() - began)
+                watch.end(f"{name}, fold {number}", time.perf_counter() - began)
             told = [one_line(str(w.message)) for w in caught if w.category is UserWarning]
             row.warned = list(dict.fromkeys([*row.warned, *told]))
         return row
@@ -143,42 +156,15 @@ class Study:
     def baseline(self) -> Row:
         """What knows the targets alone: a Gaussian with their moments, or the classes' shares."""
         row = Row("class shares alone" if self.classes else "mean alone", None)
-        for train, test in self.parts:
-            y, width = self._targets(train, train), len(np.unique(self.y[train]))
-            shape = (len(test), width) if self.classes else (len(test),)
-            weight = None if self.weight is None else self.weight[train]
-            self._score(row, baseline(self.kind, y, shape, weight=weight), test, train)
+        for rows in self.parts:
+            train, test = map(self.table.only, rows)
+            y, new, shape = train.y, test.y, test.y.shape
+            if self.classes:
+                known, y = np.unique(y, return_inverse=True)
+                new, shape = scoring.labels(known, new), (len(new), len(known))
+            constant = baseline(self.kind, y, shape, weight=train.weight)
+            row.add(evaluate(constant, new, test.weight, only=self.scores, resamples=0))
         return row
-
-    def _fitted(self, name: str, train: np.ndarray) -> Any:
-        arguments = method_arguments(name, quick=self.quick)
-        if self.steps is not None:
-            arguments["steps"] = self.steps
-        make = BayesianClassifier if self.classes else BayesianRegressor
-        estimator = make(**arguments, columns="auto", random_state=self.seed, verbose=False)
-        weight = None if self.weight is None else self.weight[train]
-        estimator.fit(self.X.iloc[train], self.y[train], sample_weight=weight)
-        record = estimator.posterior_.record
-        if record is not None and record.interrupted:  # a fit ends Ctrl-C with what there is
-            raise KeyboardInterrupt
-        return estimator
-
-    def _predicted(self, estimator: Any, test: np.ndarray) -> Any:
-        X = self.X.iloc[test]
-        return estimator.predict_proba(X) if self.classes else estimator.predictive(X)
-
-    def _score(self, row: Row, given: Forecast, test: np.ndarray, train: np.ndarray) -> None:
-        weight = None if self.weight is None else self.weight[test]
-        y = self._targets(test, train)
-        evaluation = evaluate(given, y, weight, only=self.scores, resamples=0)
-        for score in self.scores:
-            row.scores.setdefault(score, []).append(evaluation[score].value)
-
-    def _targets(self, rows: np.ndarray, train: np.ndarray) -> np.ndarray:
-        """Numbers, or places among the classes of the training rows."""
-        if self.classes:
-            return np.searchsorted(np.unique(self.y[train]), self.y[rows])
-        return self.y[rows].astype(np.float64)
 
 
 def clearly_above(one: list[float], other: list[float]) -> bool:
@@ -225,14 +211,14 @@ def caption(study: Study, rows: list[Row]) -> str:
     """What the columns and the marks mean."""
     test = f"95 % t test of paired differences over {study.folds} folds, for shared training rows"
     calibration = (
-        "calibration: expected calibration error; few rows make it larger by chance alone"
+        "expected calibration error; few rows make it larger by chance alone"
         if study.classes
-        else "calibration: root mean square of (level − share below the quantile); "
+        else "root mean square of (level − share below the quantile); "
         "cover: by the 90 % interval, should be 90 %"
     )
     lines = [
         "means over folds ± standard error; lower is better; NLL in nats a row",
-        calibration,
+        f"calibration: {calibration}",
         f"* best, clear of all others; ~ not clearly worse than the lowest ({test})",
         "seconds: of one fit, compilation included",
     ]
@@ -248,19 +234,16 @@ def as_frame(rows: list[Row]) -> pd.DataFrame:
         line: dict[str, Any] = {"method": row.name}
         for score in row.scores if not row.failed else ():
             line[score], line[f"{score}_standard_error"] = row.mean(score)
-        line["seconds"] = float(np.mean(row.seconds)) if row.seconds else None
-        lines.append(line | {"failed": row.failed or None})
-    frame = pd.DataFrame(lines)
-    ends = ["seconds", "failed"]
-    return frame[[*(c for c in frame.columns if c not in ends), *ends]]
+        lines.append(line | {"seconds": row.seconds, "failed": row.failed or None})
+    return pd.DataFrame(lines)
 
 
 def decimals(rows: list[Row], scores: tuple[str, ...]) -> dict[str, int]:
     """For each score, the decimals that show three digits of its smallest mean; one for shares."""
-    places = {}
+    digits = {}
     for score in scores:
         means = np.abs([row.mean(score)[0] for row in rows if not row.failed])
         means = means[np.isfinite(means) & (means > 0)]
         needed = 2 - np.floor(np.log10(means.min())) if len(means) else 3
-        places[score] = 1 if score in ("error", "coverage") else int(np.clip(needed, 0, 3))
-    return places
+        digits[score] = 1 if score in SHARES else int(np.clip(needed, 0, 3))
+    return digits

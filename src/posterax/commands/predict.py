@@ -4,24 +4,16 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, Annotated, Any
 
 from typer import Option
 
-from . import Refused, one_line_errors, say
+from .._util.atomic import atomic_file
+from . import Refused, say
 from .options import AsJson, Data, Force, Model, Quiet
-
-__all__ = ["load_estimator", "predict", "predict_table", "tell_new"]
-
-EXAMPLES = """Examples:
-
-posterax predict house.px new.csv --out predictions.csv
-
-posterax predict house.px new.csv --level 0.5 --keep town,size
-
-posterax predict flowers.px new.csv --json
-"""
+from .writing import check_out, plain, safe_text
 
 
 def predict_table(
@@ -47,8 +39,6 @@ def predict_table(
         notes: what is new in the data is added here when all blocks are through.
         rows: of a block.
     """
-    import pandas as pd
-
     from .reading import BLOCK, as_fitted, read_blocks
     from .targets import list_of_names
 
@@ -59,15 +49,14 @@ def predict_table(
     notes, counts = [] if notes is None else notes, Counter[tuple[str, str]]()
 
     def chosen(names: list[str]) -> list[str]:
-        return names if all_columns else list_of_names(pd.DataFrame(columns=names), keep, "--keep")
+        return names if all_columns else list_of_names(names, keep, "--keep")
 
     options = as_fitted(estimator) | {"rows": rows or BLOCK, "least": 1, "keep": chosen}
     for block, kept in read_blocks(data, notes, **options):
         X = _inputs(estimator, block, data)
         if columns is not None:
             counts += columns.look(X)
-        answers = _answers(estimator, X, level, samples)
-        yield _beside(kept, answers)
+        yield _beside(kept, _answers(estimator, X, level, samples))
     card = getattr(estimator, "card_", {})
     for name in (card.get("target"), card.get("settings", {}).get("weight")):
         counts.pop(("extra", str(name)), None)
@@ -77,12 +66,10 @@ def predict_table(
 
 def load_estimator(model: str | Path) -> Any:
     """The estimator in a file; anything else is refused."""
-    from ..files import saved as files
+    from ..files.saved import load
     from ..tables.base import BayesianEstimator
 
-    if Path(model).is_dir():
-        raise Refused(f"{model}: is a directory, not a model")
-    estimator = files.load(model)
+    estimator = load(model)
     if not isinstance(estimator, BayesianEstimator):
         raise Refused(
             f"{model}: holds a {type(estimator).__name__} posterior without a table's columns; "
@@ -95,10 +82,10 @@ def tell_new(counts: Counter[tuple[str, str]], kinds: dict[str, str]) -> list[st
     """What ``Columns.look`` counted, in words; ``kinds`` of the columns by name."""
     from .targets import counted
 
-    words = {
-        "unseen": ("holds", "hold", "a text that was rare or not there at fit"),
-        "gap": ("is missing", "are missing", "where none was at fit: "),
-        "unreadable": ("cannot be read and counts", "cannot be read and count", "as missing"),
+    cells = {
+        "unseen": ("holds", "hold", " a text that was rare or not there at fit"),
+        "gap": ("is missing", "are missing", ", where none was at fit: "),
+        "unreadable": ("cannot be read and counts", "cannot be read and count", " as missing"),
     }
     instead = {
         "category": "counts as a rare text, or as none of the known ones",
@@ -106,14 +93,11 @@ def tell_new(counts: Counter[tuple[str, str]], kinds: dict[str, str]) -> list[st
     }
     lines = []
     for (what, name), count in sorted(counts.items()):
-        if what not in words:
-            continue
-        one, many, rest = words[what]
-        cells = counted(count, f"cell {one}", f"cells {many}")
-        if what == "gap":
-            cells += ","
-            rest += instead.get(kinds.get(name, ""), "the fit's median stands in")
-        lines.append(f"column {name!r}: {cells} {rest}")
+        if what in cells:
+            one, many, rest = cells[what]
+            if what == "gap":
+                rest += instead.get(kinds.get(name, ""), "the fit's median stands in")
+            lines.append(f"column {name!r}: {counted(count, f'cell {one}', f'cells {many}')}{rest}")
     extra = sorted(name for what, name in counts if what == "extra")
     if extra:
         shown = ", ".join(map(repr, extra[:5])) + (", …" if len(extra) > 5 else "")
@@ -139,28 +123,24 @@ def predict(
     low and high. Classes give predicted, its probability, the epistemic and aleatoric parts of the
     entropy (in nats) and p_CLASS for each class. Kept columns are the text of the file; text that
     a spreadsheet would run as a formula gets a ' in front.
-    """
-    from .writing import atomic_file, check_out
 
-    with one_line_errors():
-        if out is not None:
-            inputs: list[str | Path] = [model] if data == "-" else [model, data]
-            out = check_out(out, "predictions", inputs=inputs, force=force)
-        notes: list[str] = []
-        blocks = predict_table(
-            model, data, level=level, samples=samples, keep=keep, all_columns=all_columns,
-            notes=notes,
-        )  # fmt: skip
-        write = _write_json if as_json else _write_csv
-        if out is None:
-            write(_counted(blocks, quiet), sys.stdout)
-            sys.stdout.flush()
-        else:
-            with atomic_file(out) as file:
-                write(_counted(blocks, quiet), file)
-        if not quiet:
-            for note in notes:
-                say(note)
+    Examples:
+        posterax predict house.px new.csv --out predictions.csv
+        posterax predict house.px new.csv --level 0.5 --keep town,size
+        posterax predict flowers.px new.csv --json
+    """
+    if out is not None:
+        out = check_out(out, "predictions", inputs=[model, data], force=force)
+    notes: list[str] = []
+    blocks = predict_table(
+        model, data, level=level, samples=samples, keep=keep, all_columns=all_columns, notes=notes
+    )
+    write = _write_json if as_json else _write_csv
+    with nullcontext(sys.stdout) if out is None else atomic_file(out) as file:
+        write(_counted(blocks, quiet), file)
+    sys.stdout.flush()
+    for note in notes if not quiet else ():
+        say(note)
 
 
 # -- parts of the work
@@ -173,10 +153,8 @@ def _inputs(estimator: Any, block: Any, data: str | Path) -> Any:
     names = getattr(estimator, "feature_names_in_", None)
     if names is None:
         if block.shape[1] != estimator.n_features_in_:
-            raise Refused(
-                f"{data}: has {block.shape[1]} columns, the model was fitted with "
-                f"{estimator.n_features_in_}, without names"
-            )
+            needs = f"the model was fitted with {estimator.n_features_in_}, without names"
+            raise Refused(f"{data}: has {block.shape[1]} columns, {needs}")
         return block.to_numpy()
     missing = [name for name in names if name not in block.columns]
     if missing:
@@ -190,39 +168,30 @@ def _answers(estimator: Any, X: Any, level: float, samples: int | None) -> Any:
 
     predictive = estimator.predictive(X, samples=samples)
     if hasattr(estimator, "classes_"):
-        probabilities = predictive.mean.astype(np.float64)
-        probabilities /= probabilities.sum(axis=1, keepdims=True)
-        best = probabilities.argmax(axis=1)
+        p = predictive.mean.astype(np.float64)
+        p /= p.sum(axis=1, keepdims=True)
         answers = {
-            "predicted": estimator.classes_[best],
-            "probability": probabilities.max(axis=1),
+            "predicted": estimator.classes_[p.argmax(axis=1)],
+            "probability": p.max(axis=1),
             "epistemic": predictive.epistemic,
             "aleatoric": predictive.aleatoric,
         }
-        for i, label in enumerate(estimator.classes_.tolist()):
-            answers[f"p_{label}"] = probabilities[:, i]
-        return pd.DataFrame(answers)
+        names = [f"p_{label}" for label in estimator.classes_.tolist()]
+        return pd.DataFrame(answers | dict(zip(names, p.T, strict=True)))
     if np.ndim(predictive.mean) != 1:
         raise Refused("the model predicts several targets at once; use it from Python")
-    low, high = predictive.interval(level)
-    answers = {
-        "mean": predictive.mean,
-        "std": predictive.std,
-        "epistemic_std": np.sqrt(predictive.epistemic),
-        "aleatoric_std": np.sqrt(predictive.aleatoric),
-        "low": low,
-        "high": high,
-    }
-    return pd.DataFrame({name: np.asarray(v, np.float64) for name, v in answers.items()})
+    answers = predictive.to_pandas(level=level)
+    for part in ("epistemic", "aleatoric"):  # in the units of the mean
+        answers[part] = np.sqrt(answers[part])
+    deviations = {"epistemic": "epistemic_std", "aleatoric": "aleatoric_std"}
+    return answers.rename(columns=deviations).astype(np.float64)
 
 
 def _beside(kept: Any, answers: Any) -> Any:
     """Kept columns, then predictions; a kept one of the same name is marked as input."""
     import pandas as pd
 
-    from .writing import safe_text
-
-    names = {name: f"{name} (input)" for name in kept.columns if name in set(answers.columns)}
+    names = {name: f"{name} (input)" for name in answers.columns}
     kept = kept.rename(columns=names).reset_index(drop=True)
     both = pd.concat([kept, answers], axis=1)
     for name in both.columns:
@@ -251,17 +220,14 @@ def _counted(blocks: Iterator[Any], quiet: bool) -> Iterator[Any]:
 
 def _write_csv(blocks: Iterator[Any], file: IO[str]) -> None:
     for i, block in enumerate(blocks):
-        rounded = block.copy()  # of predictions, seven digits; what was kept is not ours to round
+        # of predictions, seven digits; what was kept is not ours to round
         for place in range(block.attrs["kept"], block.shape[1]):
-            column = block.iloc[:, place]
-            if column.dtype.kind == "f":
-                rounded.isetitem(place, column.map("{:.7g}".format))
-        rounded.to_csv(file, index=False, header=i == 0, lineterminator="\n")
+            if block.iloc[:, place].dtype.kind == "f":
+                block.isetitem(place, block.iloc[:, place].map("{:.7g}".format))
+        block.to_csv(file, index=False, header=i == 0, lineterminator="\n")
 
 
 def _write_json(blocks: Iterator[Any], file: IO[str]) -> None:
-    from .writing import plain
-
     between = "[\n"
     for block in blocks:
         for row in block.astype(object).where(block.notna(), None).to_dict("records"):

@@ -3,22 +3,23 @@
 import copy
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from . import Refused, one_line_errors, say
+from . import Refused, say
 from .options import AsJson, Force, Model, OtherTarget, OutModel
+from .showing import console, print_json, table, words
+from .writing import check_out, plain
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from ..posteriors import Posterior
 
 FRACTION = 0.75  # where nothing is said
 SHARE = f"Share of the weights to remove (default {FRACTION})."
-EXAMPLES = """Examples:
-
-posterax prune house.px --out small.px
-
-posterax prune house.px --out small.px --fraction 0.9 --data validation.csv
-
-posterax prune house.px --out small.px --tolerance 0.01 --data validation.csv"""
 
 
 def prune(
@@ -37,32 +38,29 @@ def prune(
 
     The smaller model keeps its columns and units and predicts as any other. Hidden units that no
     weight is left for are removed too, where the prior allows it.
+
+    Examples:
+        posterax prune house.px --out small.px
+        posterax prune house.px --out small.px --fraction 0.9 --data validation.csv
+        posterax prune house.px --out small.px --tolerance 0.01 --data validation.csv
     """
-    with one_line_errors():
-        given = {"--fraction": fraction, "--threshold-db": threshold_db, "--tolerance": tolerance}
-        named = [name for name, value in given.items() if value is not None]
-        if len(named) > 1:
-            raise Refused(f"give one of {' and '.join(named)}", 2)
-        if tolerance is not None and data is None:
-            raise Refused("--tolerance needs --data, rows the model was not fitted to", 2)
-        from .writing import check_out
-
-        inputs = [name for name in (model, data) if name is not None]
-        check_out(out, "model", inputs=inputs, force=force)
-        if not model.is_file():
-            raise Refused(f"{model}: no such file")
-        how: dict[str, Any] = {"threshold": threshold_db, "tolerance": tolerance}
-        how["fraction"] = FRACTION if not named else fraction
-        notes: list[str] = []
-        about = _pruned(model, out, how, data, target, by_magnitude, notes)
-        for note in notes:
-            say(note)
-        if as_json:
-            from .showing import print_json
-
-            print_json(about)
-        else:
-            _show(about)
+    given = {"--fraction": fraction, "--threshold-db": threshold_db, "--tolerance": tolerance}
+    named = [name for name, value in given.items() if value is not None]
+    if len(named) > 1:
+        raise Refused(f"give one of {' and '.join(named)}", 2)
+    if tolerance is not None and data is None:
+        raise Refused("--tolerance needs --data, rows the model was not fitted to", 2)
+    check_out(out, "model", inputs=[model, data], force=force)
+    how = {"threshold": threshold_db, "tolerance": tolerance}
+    how["fraction"] = fraction if named else FRACTION
+    notes: list[str] = []
+    about = _pruned(model, out, how, data, target, by_magnitude, notes)
+    for note in notes:
+        say(note)
+    if as_json:
+        print_json(about)
+    else:
+        _show(about)
 
 
 def _pruned(
@@ -78,13 +76,18 @@ def _pruned(
     from ..files.saved import load
     from ..posteriors import Draws, GaussianMixture
     from ..pruning import compact, report
+    from .facts import table_for
+    from .scoring import score
 
     held = load(model)
-    estimator = hasattr(held, "posterior_")
-    before = held.posterior_ if estimator else held
-    rows = None if data is None else _rows(held, data, target, notes)
-    if rows is not None and how["tolerance"] is not None:
-        how["validation"] = _validation(held, *rows[:2])
+    before, card = getattr(held, "posterior_", held), getattr(held, "card_", {})
+    rows = None
+    if data is not None:
+        rows = table_for(held, data, target or card.get("target"), notes)
+        if rows[1] is None:
+            raise Refused("--target: name the column of --data that the model predicts", 2)
+        if how["tolerance"] is not None:
+            how["validation"] = _validation(held, *rows[:2])
     if isinstance(before, GaussianMixture | Draws):
         notes.append(
             "members or draws have different weights, so few weights are small in all of them: "
@@ -97,13 +100,13 @@ def _pruned(
         small = pruned = compact(pruned)
     except ValueError as error:
         notes.append(f"sparse, with all its units: {_reason(error)}")
-    if estimator:
+    if before is not held:
         small = copy.copy(held)
         small.posterior_ = pruned
         if hasattr(held, "card_"):
-            small.card_ = _card(held.card_, pruned, notes)
+            small.card_ = _card(card, pruned, notes)
     about = report(pruned)
-    told: dict[str, Any] = {
+    result: dict[str, Any] = {
         "model": str(model),
         "out": str(out),
         "weights": {"before": sum(about.sizes.values()), "kept": sum(about.kept.values())},
@@ -114,27 +117,15 @@ def _pruned(
         "search": about.curve,
     }
     if rows is not None:
-        from .scoring import score
-
-        both = {"before": score(held, *rows), "after": score(small, *rows)}
-        told |= {"rows": len(rows[1])}
-        told["scores"] = {when: scored.intervals() for when, scored in both.items()}
+        both = {"before": held, "after": small}
+        result["rows"] = len(rows[1])
+        result["scores"] = {when: score(m, *rows).intervals() for when, m in both.items()}
     small.save(out)
-    told["bytes"] = {"before": model.stat().st_size, "after": out.stat().st_size}
-    return told
+    result["bytes"] = {"before": model.stat().st_size, "after": out.stat().st_size}
+    return result
 
 
-def _rows(held: Any, data: Path, target: str | None, notes: list[str]) -> tuple[Any, ...]:
-    """Inputs, targets and weights of the table to score on."""
-    from .facts import table_for
-
-    X, y, weight = table_for(held, data, target or getattr(held, "card_", {}).get("target"), notes)
-    if y is None:
-        raise Refused("--target: name the column of --data that the model predicts", 2)
-    return X, y, weight
-
-
-def _without(posterior: Any, by_magnitude: bool, how: dict[str, Any]) -> Any:
+def _without(posterior: "Posterior", by_magnitude: bool, how: dict[str, Any]) -> Any:
     """The posterior, pruned; advice for Python becomes advice for a shell."""
     from ..pruning import prune as without
 
@@ -152,28 +143,25 @@ def _reason(error: ValueError) -> str:
     return re.split(r"; |: ", str(error).partition(": ")[2])[0] or str(error)
 
 
-def _validation(held: Any, X: Any, y: Any) -> tuple[Any, Any]:
+def _validation(held: Any, X: "pd.DataFrame", y: "np.ndarray") -> tuple[Any, Any]:
     """Rows as the posterior has them: encoded and in standard units."""
     import numpy as np
 
+    from .scoring import labels
+
     x = held.x_scaling_(held._check_inputs(X, reset=False)).astype(np.float32)
     if hasattr(held, "classes_"):
-        from .scoring import labels
-
         return x, labels(held.classes_, y)
     return x, held._inner_targets(np.asarray(y, np.float64)).astype(np.float32)
 
 
-def _card(card: dict[str, Any], pruned: Any, notes: list[str]) -> dict[str, Any]:
+def _card(card: dict[str, Any], pruned: "Posterior", notes: list[str]) -> dict[str, Any]:
     """The facts of the model before pruning, without its scores, which no longer hold."""
-    from .writing import plain
-
-    scores = ("scores", "baseline", "chance", "held_out")
-    kept = {k: v for k, v in card.items() if k not in scores}
     if "scores" in card:
         notes.append("the held-out scores were those of the model before pruning; they are removed")
     about = {k: v for k, v in pruned.record.settings["pruning"].items() if k != "sizes"}
-    return kept | {"pruned": plain(about)}
+    outdated = ("scores", "baseline", "chance", "held_out")
+    return {k: v for k, v in card.items() if k not in outdated} | {"pruned": plain(about)}
 
 
 def _show(about: dict[str, Any]) -> None:
@@ -181,21 +169,19 @@ def _show(about: dict[str, Any]) -> None:
     from ..metrics.evaluate import number
     from ..metrics.evaluate import table as score_rows
     from .scoring import stored
-    from .showing import console, table, words
 
     arrays = {**about["arrays"], "all": about["weights"]}
     rows = [
         [n, f"{a['before']:,}", f"{a['kept']:,}", f"{1 - a['kept'] / max(a['before'], 1):.1%}"]
         for n, a in arrays.items()
     ]
-    sizes = [human_bytes(about["bytes"][when]) for when in ("before", "after")]
-    caption = f"file: {sizes[0]} → {sizes[1]}"
+    caption = "file: " + " → ".join(map(human_bytes, about["bytes"].values()))
     if about["hidden_units"]:
         caption += "\nhidden units: " + " → ".join(map(words, about["hidden_units"]))
     page = console()
     page.print(table("Weights", ("array", "before", "kept", "removed"), rows, caption))
     if "scores" in about:
-        before, after = (stored({"scores": about["scores"][when]}) for when in ("before", "after"))
+        before, after = (stored({"scores": scores}) for scores in about["scores"].values())
         rows = [
             [title, number(name, before[name].value), value, ends]
             for name, (title, value, ends, _) in zip(after, score_rows(after), strict=True)

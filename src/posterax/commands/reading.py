@@ -4,31 +4,19 @@ A CSV file is looked at before pandas parses it: its bytes for the encoding, its
 number of cells, since pandas fills short rows and makes an index of long ones, silently.
 """
 
-import gzip
 import re
-import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from ..tables.cells import ADDRESS, AGREE
 from . import Refused
-from .lines import Form, Source, as_text, checked_names, looked_at, short
+from .lines import Form, as_text, checked_names, looked_at, opener, short
 from .targets import Parts, Task, recognise_task, split_target
-
-__all__ = [
-    "Parts",
-    "Task",
-    "read_blocks",
-    "read_for",
-    "read_table",
-    "recognise_task",
-    "split_target",
-]
 
 # cells that hold nothing
 MISSING = ["", "?", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "null", "NULL", "None"]
@@ -68,14 +56,23 @@ def read_table(
     Raises:
         Refused: in one line, for what is no table.
     """
-    given = read_blocks(path, notes, text=text, rows=None, decimal=decimal, least=least)
-    ((frame, _),) = given
+    blocks = read_blocks(path, notes, text=text, rows=None, decimal=decimal, least=least)
+    ((frame, _),) = blocks
     return frame
 
 
-def read_for(estimator: Any, path: str | Path, notes: list[str] | None = None) -> pd.DataFrame:
-    """A table for a model: every cell as at its fit."""
-    return read_table(path, notes, least=1, **as_fitted(estimator))
+def read_parts(
+    path: str | Path,
+    target: str,
+    task: str | None = None,
+    ignore: str | list[str] | None = None,
+    weight: str | None = None,
+) -> tuple[Parts, Task, str]:
+    """A table to learn from, its task, and why it is that; all that was done is in its notes."""
+    notes: list[str] = []
+    parts = split_target(read_table(path, notes), target, ignore, weight)
+    kind, why = recognise_task(parts.y, task, parts.X.index)
+    return replace(parts, notes=[f"{kind}: {why}", *notes, *parts.notes]), kind, why
 
 
 def as_fitted(estimator: Any) -> dict[str, Any]:
@@ -101,9 +98,9 @@ def read_blocks(
     Beside each block are the columns that ``keep`` chooses from the names, as the file has them.
     """
     notes = [] if notes is None else notes
-    with closing(Source(path)) as source:
-        with source.open() as file:
-            start = _first_bytes(path, file)
+    with opener(path) as opened:
+        with opened() as file:
+            start = file.read(8)
         if start.startswith(b"PAR1"):
             for block in _parquet_blocks(path, rows, least):
                 yield block, None if keep is None else block[[*keep([*block.columns])]].copy()
@@ -111,63 +108,43 @@ def read_blocks(
         for magic, what in _MAGIC.items():
             if start.startswith(magic):
                 raise Refused(f"{path}: {what}")
-        form = looked_at(path, source.open, notes, least=least, decimal=decimal)
-        kept = None if keep is None else _parsed(path, form, rows, _as_they_are(keep(form.names)))
-        first = 0
+        form = looked_at(path, opened, notes, least=least, decimal=decimal)
+        first, kept = 0, None
+        if keep is not None:  # cells as the file has them: 00045 is no 45
+            as_they_are = {"usecols": [*keep(form.names)], "dtype": "str", "na_filter": False}
+            kept = _parsed(path, form, rows, as_they_are)
         types = {"dtype": {name: "str" for name in text or () if name in form.names}}
         for block in _parsed(path, form, rows, types | {"na_values": MISSING}):
-            block = _emptied(block)
+            for name in _texts(block):  # pandas keeps NA beside an integer of 20 digits
+                block[name] = block[name].where(~block[name].isin(MISSING))
             if form.decimal == ",":
                 _without_thousands(path, block, text, notes)
             _check_numbers(path, block, first)
             first += len(block)
-            block.attrs["decimal"] = form.decimal
+            block.attrs |= {"decimal": form.decimal, "head": 1}
             yield block, None if kept is None else next(kept)
-
-
-def _first_bytes(path: str | Path, file: IO[bytes]) -> bytes:
-    try:
-        return file.read(8)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise Refused(f"{path}: a damaged gzip file ({error})") from None
-
-
-def _as_they_are(names: Sequence[str]) -> dict[str, Any]:
-    """Options for cells as the file has them: 00045 is no 45."""
-    return {"usecols": [*names], "dtype": "str", "na_filter": False}
 
 
 def _parsed(
     path: str | Path, form: Form, rows: int | None, more: dict[str, Any]
 ) -> Iterator[pd.DataFrame]:
-    options: dict[str, Any] = {
-        "sep": form.delimiter,
-        "header": 0,
-        "names": form.names,
-        "index_col": False,
-        "decimal": form.decimal,
-        "keep_default_na": False,
-        "skipinitialspace": True,
-        "low_memory": False,
-        **more,
-    }
     try:
-        with as_text(form.open, form.encoding) as file:
-            if rows is None:
-                yield pd.read_csv(file, **options)
-                return
-            with pd.read_csv(file, chunksize=rows, **options) as blocks:
-                yield from blocks
+        with (
+            as_text(form.open, form.encoding) as file,
+            pd.read_csv(
+                file, chunksize=rows or 1 << 40, sep=form.delimiter, decimal=form.decimal, header=0,
+                names=form.names, index_col=False, keep_default_na=False, skipinitialspace=True,
+                low_memory=False, **more,
+            ) as blocks,
+        ):  # fmt: skip
+            yield from blocks
     except (pd.errors.ParserError, pd.errors.EmptyDataError, OverflowError) as error:
         raise Refused(f"{path}: {error}") from None
 
 
-def _emptied(frame: pd.DataFrame) -> pd.DataFrame:
-    """Missing values as such in text too: pandas keeps NA beside an integer of 20 digits."""
-    for name, column in frame.items():
-        if not (pd.api.types.is_numeric_dtype(column.dtype) or column.dtype == bool):
-            frame[name] = column.where(~column.isin(MISSING))
-    return frame
+def _texts(frame: pd.DataFrame) -> list[str]:
+    """Names of the columns that are neither numbers nor yes and no."""
+    return [*frame.select_dtypes(exclude=["number", "bool"]).columns]
 
 
 def _without_thousands(
@@ -177,26 +154,22 @@ def _without_thousands(
 
     Before a fit only where a column agrees, and after it in all that are no text to the model.
     """
-    for name, column in frame.items():
-        if pd.api.types.is_numeric_dtype(column.dtype) or column.dtype == bool:
-            continue
+    for name in _texts(frame):
         if text is not None and name in text:
             continue
-        cells = column.dropna().astype(str).str.strip()
-        numbers = cells[cells.map(lambda cell: bool(_NUMBER.fullmatch(cell)))]
-        marked = numbers[numbers.map(lambda cell: bool(_MARKED.fullmatch(cell)))]
-        alike = len(marked) and len(numbers) >= AGREE * len(cells)
-        alike = alike and not cells.map(lambda cell: bool(ADDRESS.fullmatch(cell))).all()
-        if not len(numbers) or (text is None and not alike):
+        cells = frame[name].dropna().astype(str).str.strip()
+        numbers = cells[cells.map(_NUMBER.fullmatch).notna()]
+        marked = any(map(_MARKED.fullmatch, numbers))
+        alike = len(numbers) >= AGREE * len(cells) and not all(map(ADDRESS.fullmatch, cells))
+        if not len(numbers) or (text is None and not (marked and alike)):
             continue
         plain = numbers.str.replace(".", "", regex=False).str.replace(",", ".", regex=False)
-        column = column.astype(object)
+        column = frame[name].astype(object)
         column[numbers.index] = plain.astype(float) if len(numbers) == len(cells) else plain
         frame[name] = column.infer_objects()
-        if len(marked):
-            note = f"{path}: column {short(name)} has points as marks of thousands"
-            if note not in notes:
-                notes.append(note)
+        note = f"{path}: column {short(name)} has points as marks of thousands"
+        if marked and note not in notes:
+            notes.append(note)
 
 
 def _parquet_blocks(path: str | Path, rows: int | None, least: int) -> Iterator[pd.DataFrame]:
@@ -206,47 +179,36 @@ def _parquet_blocks(path: str | Path, rows: int | None, least: int) -> Iterator[
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
-        raise Refused(
-            f"{path}: Parquet files need pyarrow: install posterax with its extra, "
-            "posterax[parquet]"
-        ) from None
+        install = "pip install 'posterax[parquet]'"
+        raise Refused(f"{path}: Parquet files need pyarrow: {install}") from None
     try:
         with pq.ParquetFile(path) as file:
             if file.metadata.num_rows == 0:
                 raise Refused(f"{path}: has columns but no rows")
             if file.metadata.num_columns < least:
                 raise Refused(f"{path}: has one column; a table needs a target and more")
-            blocks = file.iter_batches(rows or max(1, file.metadata.num_rows))
-            for batch in blocks:
+            for batch in file.iter_batches(rows or file.metadata.num_rows):
                 block = batch.to_pandas()
                 if block.index.name is not None:
                     block = block.reset_index()
                 block.columns = checked_names(path, [str(name) for name in block.columns], least)
-                _check_cells(path, block)
+                for name in _texts(block):
+                    if block[name].map(lambda v: isinstance(v, list | dict | np.ndarray)).any():
+                        holds = "lists or records, not single values"
+                        raise Refused(f"{path}: column {short(name)} holds {holds}")
                 _check_numbers(path, block, 0)
                 yield block
     except (pa.ArrowException, OSError) as error:
         raise Refused(f"{path}: not a complete Parquet file ({error})") from None
 
 
-def _check_cells(path: str | Path, frame: pd.DataFrame) -> None:
-    for name, column in frame.items():
-        if (
-            column.dtype == object
-            and column.map(lambda v: isinstance(v, list | dict | np.ndarray)).any()
-        ):
-            raise Refused(f"{path}: column {short(name)} holds lists or records, not single values")
-
-
 def _check_numbers(path: str | Path, frame: pd.DataFrame, first: int) -> None:
     """Numbers must be finite, and small enough to compute with."""
-    for name, column in frame.items():
-        if not pd.api.types.is_float_dtype(column.dtype):
-            continue
+    for name, column in frame.select_dtypes(np.floating).items():
         bad = np.abs(column.to_numpy(dtype=np.float64, na_value=np.nan)) > LARGEST
         if bad.any():
             row = int(np.argmax(bad))
             raise Refused(
                 f"{path}: column {short(name)} holds {column.iloc[row]} in row {first + row + 1}: "
-                "numbers must be finite and of ordinary size; leave the cell empty if it is unknown"
+                "numbers must be finite and of ordinary size; leave an unknown one empty"
             )

@@ -1,4 +1,4 @@
-"""An estimator scored on the rows of a table, by ``px.metrics.evaluate``."""
+"""An estimator fitted to the rows of a table, and scored on others by ``px.metrics.evaluate``."""
 
 from typing import Any
 
@@ -6,8 +6,22 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..metrics.evaluate import QUICK, Evaluation, Score, evaluate
+from ..tables import BayesianClassifier, BayesianRegressor
 from ..tables.base import BayesianEstimator
 from . import Refused
+from .targets import Parts, Task
+
+
+def learn(
+    parts: Parts, task: Task, arguments: dict[str, Any], seed: int, verbose: bool | None = False
+) -> BayesianEstimator:
+    """Fit an estimator; half a fit is no model."""
+    make: Any = BayesianRegressor if task == "regression" else BayesianClassifier
+    estimator = make(**arguments, columns="auto", random_state=seed, verbose=verbose)
+    estimator.fit(parts.X, parts.targets(task), sample_weight=parts.weight)
+    if estimator.posterior_.record.interrupted:
+        raise KeyboardInterrupt
+    return estimator
 
 
 def score(
@@ -17,32 +31,28 @@ def score(
     weight: ArrayLike | None = None,
     *,
     train_y: ArrayLike | None = None,
-    train_weight: ArrayLike | None = None,
-    seed: int = 0,
+    **options: Any,
 ) -> Evaluation:
-    """Scores of rows, beside a baseline that knows ``train_y`` (default: ``y`` itself)."""
+    """Scores of rows, beside a baseline that knows ``train_y`` (default: ``y`` itself).
+
+    Further options are those of ``px.metrics.evaluate``.
+    """
     if hasattr(estimator, "classes_"):
         forecast, y = estimator.predict_proba(X), labels(estimator.classes_, y)
         train_y = None if train_y is None else labels(estimator.classes_, train_y)
     else:
         forecast, y = estimator.predictive(X), np.asarray(y, np.float64)
-    return evaluate(
-        forecast, y, weight, train_y=train_y, train_weight=train_weight, only=QUICK, seed=seed
-    )
+    return evaluate(forecast, y, weight, train_y=train_y, **{"only": QUICK, **options})
 
 
 def stored(card: dict[str, Any]) -> dict[str, Score]:
     """The scores of a model's card; older ones lack some baselines."""
     base, chance = card.get("baseline", {}), card.get("chance", {})
-
-    def number(value: float | None) -> float:  # JSON has null for what is not finite
-        return float("nan") if value is None else value
-
-    return {
-        name: Score(number(value), number(low), number(high), number(base.get(name)),
-                    chance.get(name))
-        for name, (value, low, high) in card["scores"].items()
-    }  # fmt: skip
+    scores = {}
+    for name, values in card["scores"].items():  # JSON has null for what is not finite
+        numbers = [np.nan if v is None else v for v in (*values, base.get(name))]
+        scores[name] = Score._make([*numbers, chance.get(name)])
+    return scores
 
 
 def labels(classes: np.ndarray, y: ArrayLike) -> np.ndarray:

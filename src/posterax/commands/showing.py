@@ -1,5 +1,6 @@
 """What commands print: tables for people, JSON for machines, both on standard output."""
 
+import json
 import math
 import sys
 from collections.abc import Iterable, Sequence
@@ -12,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from . import one_line
+from .writing import plain
 
 WIDE = 160  # columns where nobody looks: a file or a pipe has no edge
 
@@ -24,9 +26,7 @@ def console() -> Console:
 
 def print_json(content: Any) -> None:
     """One JSON document; what is not finite, which JSON has no number for, is null."""
-    from .writing import to_json
-
-    typer.echo(to_json(content))
+    typer.echo(json.dumps(plain(content), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def table(
@@ -81,8 +81,8 @@ def words(value: Any) -> str:
         >>> words(True), words(12345), words(0.123456), words([1, 2])
         ('yes', '12,345', '0.1235', '1, 2')
     """
-    if isinstance(value, bool):
-        return "yes" if value else "no"
+    if value is None or isinstance(value, bool):
+        return {None: "", True: "yes", False: "no"}[value]
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):

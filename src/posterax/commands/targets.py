@@ -3,8 +3,9 @@
 import difflib
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, cast
 
 import numpy as np
 import pandas as pd
@@ -13,22 +14,34 @@ from numpy.typing import ArrayLike
 from ..tables.cells import as_dates, as_numbers, texts
 from . import Refused
 
-__all__ = ["Parts", "Task", "as_labels", "column_name", "counted", "recognise_task", "split_target"]
-
 Task = Literal["regression", "classification"]
 LEAST_ROWS = 10
 FEW_CLASSES = 10  # integers of so many values or fewer are classes
 MOST_CLASSES = 200
 
 
-class Parts(NamedTuple):
+@dataclass(frozen=True)
+class Parts:
     """A table, taken apart; rows without a target are gone."""
 
-    X: pd.DataFrame
+    X: pd.DataFrame  # its index counts rows as the file does
     y: np.ndarray  # (rows,) float64, int64, bool, or text as objects
-    weight: np.ndarray | None
-    notes: list[str]  # what was done, a line each
-    left_out: int  # rows without a target
+    weight: np.ndarray | None = None
+    names: dict[str, Any] = field(default_factory=dict)  # of target, ignore, weight in the table
+    notes: list[str] = field(default_factory=list)  # what was done, a line each
+    left_out: int = 0  # rows without a target
+    columns: int = 0  # of the table
+
+    def only(self, rows: np.ndarray) -> "Parts":
+        """Some of the rows."""
+        weight = None if self.weight is None else self.weight[rows]
+        return replace(self, X=self.X.iloc[rows], y=self.y[rows], weight=weight)
+
+    def targets(self, task: "Task") -> np.ndarray:
+        """Targets as the estimators take them: fractions as labels are text."""
+        if task == "regression":
+            return self.y.astype(np.float64)
+        return self.y.astype(str).astype(object) if self.y.dtype.kind == "f" else self.y
 
 
 def recognise_task(
@@ -49,29 +62,29 @@ def recognise_task(
     if asked not in (None, "regression", "classification"):
         raise Refused(f"--task must be regression or classification, got {asked!r}", 2)
     values = np.unique(y.astype(str) if y.dtype == object else y)
-    text = y.dtype.kind not in "biuf"
+    text, n = y.dtype.kind not in "biuf", len(values)
     stray = _stray(y, lines) if text else ""
-    if asked == "regression" or (asked is None and not text and not _classes(y, values)):
-        if text:
-            holds = stray or f"the target holds {str(y[0])[:40]!r}"
-            raise Refused(f"--task regression needs numbers, but {holds}")
-        if asked:
-            return "regression", "--task says so"
-        fractions = y.dtype.kind == "f" and np.any(y != np.round(y))
-        why = "numbers with fractions" if fractions else f"{len(values):,} different whole numbers"
-        return "regression", f"the target holds {why}"
-    if len(values) > MOST_CLASSES or (len(values) > 2 and len(values) > len(y) / 2):
+    if text:
+        holds, labels = "text" + (f": {stray}" if stray else ""), True
+    elif y.dtype.kind == "b":
+        holds, labels = "yes or no", True
+    elif y.dtype.kind == "f" and np.any(values != np.round(values)):
+        holds, labels = "numbers with fractions", False
+    else:
+        holds = f"{n:,} different whole numbers"
+        labels = n <= 2 or (n <= FEW_CLASSES and len(y) >= 5 * n)
+    guess: Task = "classification" if labels else "regression"
+    task = cast(Task, asked) if asked else guess
+    if task == "regression" and text:
+        holds = stray or f"the target holds {str(y[0])[:40]!r}"
+        raise Refused(f"--task regression needs numbers, but {holds}")
+    if task == "classification" and (n > MOST_CLASSES or n > max(2, len(y) / 2)):
         raise Refused(
-            f"the target has {len(values):,} different values in {len(y):,} rows: too many for "
-            "classes"
+            f"the target has {n:,} different values in {len(y):,} rows: too many for classes"
             + ("" if text else "; --task regression treats them as numbers")
             + (f", and not numbers, since {stray}" if stray else "")
         )
-    if asked:
-        return "classification", "--task says so"
-    kind = {"b": "yes or no"}.get(y.dtype.kind, f"{len(values)} different whole numbers")
-    kind = ("text" + (f": {stray}" if stray else "")) if text else kind
-    return "classification", "the target holds " + kind
+    return task, "--task says so" if asked else f"the target holds {holds}"
 
 
 def _stray(y: np.ndarray, lines: Sequence[int] | None) -> str:
@@ -82,15 +95,6 @@ def _stray(y: np.ndarray, lines: Sequence[int] | None) -> str:
         return ""
     where = f"row {odd[0] + 1}" if lines is None else f"line {lines[odd[0]]}"
     return f"{cells.iloc[odd[0]][:40]!r} in {where} is not a number"
-
-
-def _classes(y: np.ndarray, values: np.ndarray) -> bool:
-    """Whether numbers look like labels."""
-    if y.dtype.kind == "b":
-        return True
-    if np.any(values != np.round(values)):
-        return False
-    return len(values) <= 2 or (len(values) <= FEW_CLASSES and len(y) >= 5 * len(values))
 
 
 def split_target(
@@ -110,37 +114,34 @@ def split_target(
         weight: name of the column that says how often a row counts.
         scoring: the rows are not to be learned from, so that one is enough.
     """
-    unused = list_of_names(frame, ignore, "--ignore")
-    target = column_name(frame, target, "--target")
-    notes = []
-    dropped = [target, *unused]
-    column = frame[target]
-    missing = column.isna().to_numpy()
-    if missing.all():
-        raise Refused(f"the target {target!r} has no values")
-    if missing.any():
-        rows = counted(int(missing.sum()), "row has", "rows have")
-        left = "is" if missing.sum() == 1 else "are"
-        notes.append(f"{rows} no {target!r} and {left} left out")
-    weight = None if weight is None else column_name(frame, weight, "--weight")
+    names = [str(name) for name in frame.columns]
+    target = column_name(names, target, "--target")
+    unused = list_of_names(names, ignore, "--ignore")
+    weight = None if weight is None else column_name(names, weight, "--weight")
     if target in unused or weight == target:
         raise Refused(f"{target!r} is the target: it cannot be ignored or be the weight", 2)
-    weights = None
-    if weight is not None:
-        dropped.append(weight)
-        weights = _weights(frame[weight][~missing], weight)
-    y = _values(column[~missing], target, notes)
+    there = frame[target].notna().to_numpy()
+    rows, notes = frame[there], []
+    if not len(rows):
+        raise Refused(f"the target {target!r} has no values")
+    if missing := len(frame) - len(rows):
+        no = f"no {target!r} and"
+        notes.append(counted(missing, f"row has {no} is left out", f"rows have {no} are left out"))
+    weights = None if weight is None else _weights(rows[weight], weight)
+    y = _values(rows[target], target, notes)
     if len(y) < LEAST_ROWS and not scoring:
-        raise Refused(
-            f"{counted(len(y), 'row has', 'rows have')} a target; {LEAST_ROWS} are the least to "
-            "learn anything from"
-        )
+        has = counted(len(y), "row has", "rows have")
+        raise Refused(f"{has} a target; {LEAST_ROWS} are the least to learn anything from")
     if len(pd.unique(y)) == 1 and not scoring:
         raise Refused(f"the target {target!r} is {str(y[0])[:40]!r} in every row: nothing to learn")
-    X = frame.loc[~missing].drop(columns=dropped).reset_index(drop=True)
+    X = rows.drop(columns=[target, *unused, *([] if weight is None else [weight])])
     if X.shape[1] == 0:
         raise Refused(f"no column is left beside the target {target!r}")
-    return Parts(X, y, weights, notes, int(missing.sum()))
+    head = frame.attrs.get("head", 0)  # a spreadsheet counts the head of a CSV as its first line
+    counts = "line of the file" if head else "row of the file"
+    X.index = pd.Index(np.flatnonzero(there) + 1 + head, name=counts)
+    options = {"target": target, "ignore": unused or None, "weight": weight}
+    return Parts(X, y, weights, options, notes, missing, frame.shape[1])
 
 
 def rows_to_score(
@@ -153,46 +154,32 @@ def rows_to_score(
     """Rows of another table with targets as the fitted ones: labels of ``classes``, or numbers."""
     parts = split_target(frame, target, weight=weight, scoring=True)
     if classes is not None:
-        return parts._replace(y=as_labels(parts.y, classes))
+        return replace(parts, y=as_labels(parts.y, classes))
     if parts.y.dtype == object:
         raise Refused(f"{path}: its target holds {str(parts.y[0])[:40]!r}, not a number")
     return parts
 
 
-def column_name(frame: pd.DataFrame, name: str, option: str) -> str:
+def column_name(names: Sequence[str], name: str, option: str) -> str:
     """A column's name, as it was asked for, or the only one that differs in case or spaces."""
-    names = [str(known) for known in frame.columns]
     if name in names:
         return name
     alike = [known for known in names if known.strip().lower() == name.strip().lower()]
     if len(alike) == 1:
         return alike[0]
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
-    shown = near or names[:8]
-    hint = "did you mean " + " or ".join(map(repr, near)) if near else "there are "
-    hint += "?" if near else ", ".join(map(repr, shown)) + ("" if len(names) <= 8 else ", …")
+    if near := difflib.get_close_matches(name, names, n=3, cutoff=0.6):
+        hint = "did you mean " + " or ".join(map(repr, near)) + "?"
+    else:
+        hint = "there are " + ", ".join(map(repr, names[:8])) + (", …" if len(names) > 8 else "")
     raise Refused(f"{option}: no column {name!r}; {hint}", 2)
 
 
-def in_full(
-    frame: pd.DataFrame, target: str, ignore: str | list[str] | None, weight: str | None
-) -> tuple[str, list[str] | None, str | None]:
-    """The names that target, columns to ignore and weight have in the table."""
-    return (
-        column_name(frame, target, "--target"),
-        list_of_names(frame, ignore, "--ignore") or None,
-        None if weight is None else column_name(frame, weight, "--weight"),
-    )
-
-
-def list_of_names(frame: pd.DataFrame, names: str | list[str] | None, option: str) -> list[str]:
+def list_of_names(known: Sequence[str], names: str | list[str] | None, option: str) -> list[str]:
     """Columns by name; a name may hold a comma itself."""
-    if names is None:
-        return []
     if isinstance(names, str):
-        one = names in map(str, frame.columns)
-        names = [names] if one else [name.strip() for name in names.split(",") if name.strip()]
-    return [column_name(frame, name, option) for name in names]
+        parts = [part.strip() for part in names.split(",") if part.strip()]
+        names = [names] if names in known else parts
+    return [column_name(known, name, option) for name in names or ()]
 
 
 def counted(count: int, one: str, many: str) -> str:
@@ -231,16 +218,11 @@ def _values(column: pd.Series, name: str, notes: list[str]) -> np.ndarray:
         return column.to_numpy(dtype=bool)
     if isinstance(column.dtype, pd.CategoricalDtype):
         column = column.astype(object)
-    text = not pd.api.types.is_numeric_dtype(column.dtype)
-    if pd.api.types.is_datetime64_any_dtype(column.dtype) or (
-        text and as_dates(column) is not None
-    ):
-        raise Refused(f"the target {name!r} holds dates: give a number, say days since the first")
-    if text:
-        read = as_numbers(column)
-        if read is None or read.odd:
-            return texts(column).to_numpy(dtype=object)
-        if column.astype(str).str.fullmatch(r"\d{16,}").any():  # a float would round them
+    if not pd.api.types.is_numeric_dtype(column.dtype):
+        if pd.api.types.is_datetime64_any_dtype(column.dtype) or as_dates(column) is not None:
+            raise Refused(f"the target {name!r} holds dates: give a number, such as days")
+        read, long = as_numbers(column), column.astype(str).str.fullmatch(r"\d{16,}")
+        if read is None or read.odd or long.any():  # a float would round the long ones
             return texts(column).to_numpy(dtype=object)
         how = f" ({read.said})" if read.said else ""
         notes.append(f"the target {name!r} is text that holds numbers{how}")

@@ -1,6 +1,5 @@
 """What commands write: whole files or none, and cells that a spreadsheet does not run."""
 
-import json
 import math
 import os
 import re
@@ -9,10 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from .._util.atomic import atomic_file, write_atomic
 from . import Refused
-
-__all__ = ["atomic_file", "check_out", "plain", "safe_text", "to_json", "write_atomic"]
 
 _HARMLESS = re.compile(r"[+-]\d[\d., ]*")  # no formula: -1,5 and +41 31
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet would run
@@ -111,8 +107,3 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return str(value)
-
-
-def to_json(value: Any) -> str:
-    """JSON of a command's ``--json``, strict: no NaN."""
-    return json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False)

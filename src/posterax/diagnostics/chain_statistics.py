@@ -4,9 +4,10 @@ Around arviz-stats only what makes its answers safe: numbers that never change, 
 or come from one chain, get a defined answer instead of NaN and a warning.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 FEWEST = 4  # draws of a chain below which its autocorrelation cannot be told
 
@@ -19,7 +20,7 @@ class Convergence(NamedTuple):
     tail: np.ndarray
 
 
-def mcse(values: Any) -> np.ndarray:
+def mcse(values: ArrayLike) -> np.ndarray:
     r"""The standard error of the mean over chains and draws, autocorrelation counted.
 
     √(Var[F] / ESS) with the effective sample size of the mean (Vehtari et al., Rank-normalization,
@@ -44,8 +45,8 @@ def mcse(values: Any) -> np.ndarray:
     from arviz_stats.base import array_stats
 
     flat = values.reshape(chains, draws, -1)
-    finite, moves = _finite(flat), np.ptp(flat, axis=(0, 1)) > 0
-    live = finite & moves
+    finite = np.isfinite(flat).all((0, 1))
+    live = finite & (np.ptp(flat, axis=(0, 1)) > 0)
     error = np.where(finite, 0.0, np.nan)
     if live.any():
         # arviz-stats takes what spreads by less than 1e-15 for a constant
@@ -55,7 +56,7 @@ def mcse(values: Any) -> np.ndarray:
     return error.reshape(values.shape[2:])
 
 
-def convergence(values: Any) -> Convergence:
+def convergence(values: ArrayLike) -> Convergence:
     """Rank-normalised split R-hat, bulk and tail ESS of every quantity, (chain, draw, quantity).
 
     The tails are those of Vehtari et al. (2021), below the 5 % and above the 95 % quantile. R-hat
@@ -79,7 +80,7 @@ def convergence(values: Any) -> Convergence:
     with np.errstate(invalid="ignore"):
         largest = np.abs(values).max((0, 1), initial=0.0)
         still = np.ptp(values, axis=(0, 1)) <= rounding * largest
-    finite = _finite(values)
+    finite = np.isfinite(values).all((0, 1))
     live = finite & ~still
     rhat, bulk, tail = (np.full(quantities, np.nan) for _ in range(3))
     rhat[~finite], bulk[~finite], tail[~finite] = np.inf, 0.0, 0.0
@@ -95,7 +96,7 @@ def convergence(values: Any) -> Convergence:
     return Convergence(rhat, bulk, tail)
 
 
-def energy_fractions(energy: Any) -> np.ndarray:
+def energy_fractions(energy: ArrayLike) -> np.ndarray:
     """E-BFMI of each chain: how much of the energy's spread one transition explores.
 
     Betancourt, Diagnosing Suboptimal Cotangent Disintegrations in Hamiltonian Monte Carlo, 2016.
@@ -110,12 +111,8 @@ def energy_fractions(energy: Any) -> np.ndarray:
     from arviz_stats.base import array_stats
 
     energy = np.asarray(energy, np.float64)
-    found = np.zeros(len(energy))
+    fractions = np.zeros(len(energy))
     live = np.isfinite(energy).all(1) & (np.ptp(energy, axis=1) > 0)
     if live.any():
-        found[live] = array_stats.bfmi(energy[live])
-    return found
-
-
-def _finite(values: np.ndarray) -> np.ndarray:
-    return np.isfinite(values).all((0, 1))
+        fractions[live] = array_stats.bfmi(energy[live])
+    return fractions

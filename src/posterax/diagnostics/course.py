@@ -6,16 +6,22 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..posteriors.record import Record
+
 SHORTEST = 100  # steps: of fewer, tenths are too few to compare
 FALLING, RISING = 0.1, 0.02  # over the last tenth of the steps
 FELL = 0.2  # over the second half, in which the rate falls: level at the end alone proves nothing
-State = Literal["level", "falling", "rising", "short", "not finite"]
+ENDED = {
+    "level": "level at its end",
+    "short": "too short to tell",
+    "not finite": "not finite from step {:,}",
+}
 
 
 class Rest(NamedTuple):
     """How a training ended."""
 
-    state: State
+    state: Literal["level", "falling", "rising", "short", "not finite"]
     last: float  # change of the objective from the last tenth but one to the last
     half: float  # and from the sixth tenth
     step: int = 0  # the first that is not finite
@@ -23,12 +29,8 @@ class Rest(NamedTuple):
     @property
     def words(self) -> str:
         """As a part of a sentence."""
-        if self.state == "not finite":
-            return f"not finite from step {self.step:,}"
-        if self.state == "short":
-            return "too short to tell"
-        if self.state == "level":
-            return "level at its end"
+        if self.state in ENDED:
+            return ENDED[self.state].format(self.step)
         part, change = "the last tenth", self.last
         if self.state == "falling" and -self.last <= FALLING:
             part, change = "the second half", self.half
@@ -41,6 +43,7 @@ class Course(NamedTuple):
     nll: np.ndarray
     kl: np.ndarray | None = None
     weights: tuple[float, ...] = (1.0,)  # one, one for each member, or none if unknown
+    every: int = 1  # steps between two values of the KL; between them it is a straight line
 
     @property
     def objective(self) -> str:
@@ -61,21 +64,29 @@ class Course(NamedTuple):
         return rest(self.nll, self.kl, float(np.mean(self.weights)))
 
 
-def course_of(history: Mapping[str, ArrayLike], settings: Mapping[str, Any]) -> Course | None:
-    """The longest training in a history, by the settings of its record; ``None`` without one."""
-    terms = {name: np.asarray(values, np.float64) for name, values in history.items()}
-    phases = [
-        name.removesuffix("nll")
-        for name, values in terms.items()
-        if name.rpartition("/")[2] == "nll" and values.ndim == 1 and len(values) > 1
-    ]
-    if not phases:
+def course_of(record: Record) -> Course | None:
+    """The longest training of a record; ``None`` without one."""
+    trainings = {
+        name: np.asarray(values, np.float64)
+        for name, values in record.terms.items()
+        if name.rpartition("/")[2] == "nll" and np.ndim(values) == 1 and len(values) > 1
+    }
+    if not trainings:
         return None
-    phase = max(phases, key=lambda phase: len(terms[phase + "nll"]))
-    nll, kl = terms[phase + "nll"], terms.get(phase + "kl")
-    if kl is None or kl.shape != nll.shape:
+    name = max(trainings, key=lambda name: len(trainings[name]))
+    nll, kl = trainings[name], name.removesuffix("nll") + "kl"
+    if kl in record.reports:
+        steps, values = record.reports[kl]
+    elif kl in record.terms and record.terms[kl].shape == nll.shape:
+        # files without reports repeat a value until the next: new ones are those that differ
+        values = record.terms[kl]
+        steps = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])
+        values = values[steps]
+    else:
         return Course(nll)
-    return Course(nll, kl, temperatures(settings))
+    every = int(np.median(np.diff(steps))) if len(steps) > 3 else 1
+    line = np.interp(np.arange(len(nll)), steps, np.asarray(values, np.float64))
+    return Course(nll, line, temperatures(record.settings), every)
 
 
 def rest(nll: ArrayLike, kl: ArrayLike | None = None, temperature: float = 1.0) -> Rest:
@@ -100,42 +111,19 @@ def rest(nll: ArrayLike, kl: ArrayLike | None = None, temperature: float = 1.0) 
         'still falling, by 0.33 over the second half'
     """
     nll = np.asarray(nll, np.float64)
-    goal = nll if kl is None else nll + temperature * fresh(kl)
+    goal = nll if kl is None else nll + temperature * np.asarray(kl, np.float64)
     if not np.isfinite(goal).all():
         return Rest("not finite", np.nan, np.nan, int(np.argmin(np.isfinite(goal))) + 1)
-    tenth = len(goal) // 10
     if len(goal) < SHORTEST:
         return Rest("short", np.nan, np.nan)
-    end, before = goal[-tenth:], goal[-2 * tenth : -tenth]
-    middle = goal[-5 * tenth : -4 * tenth]
+    tenth = len(goal) // 10
+    middle, before, end = (goal[len(goal) - k * tenth :][:tenth] for k in (5, 2, 1))
     last, half = (float(end.mean() - part.mean()) for part in (before, middle))
     sure_last, sure_half = (3 * np.hypot(_error(end), _error(p)) for p in (before, middle))
-    state: State = "level"
     if last > max(RISING, sure_last):
-        state = "rising"
-    elif -last > max(FALLING, sure_last) or -half > max(FELL, sure_half):
-        state = "falling"
-    return Rest(state, last, half)
-
-
-def fresh(kl: ArrayLike) -> np.ndarray:
-    """A KL that is computed anew every few steps only, drawn as straight lines between those.
-
-    Example:
-        >>> from posterax.diagnostics.course import fresh
-        >>> fresh([4.0, 4.0, 2.0, 2.0, 1.0]).tolist()
-        [4.0, 3.0, 2.0, 1.5, 1.0]
-    """
-    kl = np.asarray(kl, np.float64)
-    new = np.flatnonzero(np.r_[True, kl[1:] != kl[:-1]])
-    return np.interp(np.arange(len(kl)), new, kl[new])
-
-
-def every(kl: ArrayLike) -> int:
-    """How many steps lie between new values of a KL; 1 where each step has its own."""
-    kl = np.asarray(kl, np.float64)
-    new = np.flatnonzero(kl[1:] != kl[:-1])
-    return int(np.median(np.diff(new))) if len(new) > 2 else 1
+        return Rest("rising", last, half)
+    falls = -last > max(FALLING, sure_last) or -half > max(FELL, sure_half)
+    return Rest("falling" if falls else "level", last, half)
 
 
 def temperatures(settings: Mapping[str, Any]) -> tuple[float, ...]:

@@ -6,17 +6,19 @@ it is by predictions that they are judged, wherever inputs are given.
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
 from .._util.checks import whole_number
 from .._util.tree import named_leaves, plain, tree_size
 from ..data import as_inputs
 from ..likelihoods import Categorical
-from ..posteriors import Draws, Posterior
-from ..posteriors.weighted import effective, pareto_smooth
+from ..posteriors import Draws, Posterior, Record
+from ..posteriors.draws import effective, pareto_smooth
 from . import verdict as _verdict
 from .chain_statistics import FEWEST, convergence, energy_fractions
 
@@ -38,6 +40,11 @@ class Space:
     bulk: np.ndarray
     tail: np.ndarray
 
+    @classmethod
+    def of(cls, values: np.ndarray, names: list[str], total: int) -> "Space":
+        """Of quantities (chain, draw, quantity) with names."""
+        return cls(names, total, *convergence(values))
+
     @property
     def moving(self) -> np.ndarray:
         """Which quantities change at all."""
@@ -57,26 +64,20 @@ class Space:
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers of the table; ``None`` for what cannot be told."""
-        told: dict[str, Any] = {"quantities": len(self.names), "of": self.total}
-        told |= {"still": int((~self.moving).sum()), "worst": None}
-        seen = self.moving
         measures: dict[str, Any] = {
-            "rhat_max": (self.rhat, np.max),
-            "rhat_median": (self.rhat, np.median),
-        }
-        for name in ("bulk", "tail"):
-            measures |= {
-                f"ess_{name}_min": (getattr(self, name), np.min),
-                f"ess_{name}_median": (getattr(self, name), np.median),
-            }
-        told |= {
-            name: float(reduce(values[seen])) if seen.any() else None
+            "rhat_max": (self.rhat, np.max), "rhat_median": (self.rhat, np.median),
+            "ess_bulk_min": (self.bulk, np.min), "ess_bulk_median": (self.bulk, np.median),
+            "ess_tail_min": (self.tail, np.min), "ess_tail_median": (self.tail, np.median),
+            "rhat_above_1.01": (self.rhat > GOOD, np.mean),
+        }  # fmt: skip
+        moving, worst = self.moving, self.worst
+        return {
+            "quantities": len(self.names), "of": self.total, "still": int((~moving).sum()),
+            "worst": None if worst is None else self.names[worst],
+        } | {
+            name: None if worst is None else float(reduce(values[moving]))
             for name, (values, reduce) in measures.items()
-        }
-        told["rhat_above_1.01"] = float(np.mean(self.rhat[seen] > GOOD)) if seen.any() else None
-        if self.worst is not None:
-            told["worst"] = self.names[self.worst]
-        return told
+        }  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,11 +128,11 @@ class Diagnosis:
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain numbers and strings."""
-        told = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        result = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         for name in ("weights", "predictions"):
-            told[name] = None if told[name] is None else told[name].to_dict()
-        told["energy"] = None if self.energy is None else self.energy.tolist()
-        return told | {"frozen": list(self.frozen), "ok": self.ok, "verdict": self.verdict}
+            result[name] = None if result[name] is None else result[name].to_dict()
+        result["energy"] = None if self.energy is None else self.energy.tolist()
+        return result | {"frozen": list(self.frozen), "ok": self.ok, "verdict": self.verdict}
 
     def __str__(self) -> str:
         return _verdict.page(self)
@@ -139,7 +140,7 @@ class Diagnosis:
     __repr__ = __str__
 
 
-def diagnose(posterior: Posterior, x: Any = None, *, most: int = 500) -> Diagnosis:
+def diagnose(posterior: Posterior, x: PyTree = None, *, most: int = 500) -> Diagnosis:
     """Diagnose the chains, or the weights, of a posterior: the function behind its method.
 
     Rank-normalised split R-hat, bulk and tail effective sample size: Vehtari, Gelman, Simpson,
@@ -155,10 +156,7 @@ def diagnose(posterior: Posterior, x: Any = None, *, most: int = 500) -> Diagnos
         >>> import numpy as np
         >>> import posterax as px
         >>> x = np.linspace(-1, 1, 16)[:, None].astype("float32")
-        >>> model = px.Model(
-        ...     px.networks.MLP(1, 1, (), key=0),
-        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.3),
-        ... )
+        >>> model = px.Model(px.networks.MLP(1, 1, (), key=0), None, px.likelihoods.Gaussian(0.3))
         >>> posterior = px.fit(model, (x, x[:, 0]), px.NUTS(warmup=50), steps=500, key=0)
         >>> diagnosis = posterior.diagnose(x)
         >>> diagnosis.ok
@@ -178,51 +176,39 @@ def diagnose(posterior: Posterior, x: Any = None, *, most: int = 500) -> Diagnos
         return Diagnosis(*posterior.shape, ess=effective(posterior.log_weights), k_hat=float(k_hat))
     raise ValueError(
         f"diagnostics are for chains and weighted draws; this {type(posterior).__name__} has "
-        "neither. Fit with px.NUTS, say, or score predictions on held-out data with "
-        "posterior.predict(x).log_prob(y)"
+        "neither. Fit with px.NUTS, or score it on held-out data: posterior.predict(x).log_prob(y)"
     )
 
 
-def _diagnose_chains(posterior: Draws, x: Any, most: int) -> Diagnosis:
+def _diagnose_chains(posterior: Draws, x: PyTree, most: int) -> Diagnosis:
     chains, draws = posterior.shape
     least = FEWEST if chains > 1 else 2 * FEWEST
     if draws < least:
         raise ValueError(
-            f"{draws} draws of {chains} chain{'s'[: chains > 1]} say nothing about mixing: at "
-            f"least {least} are needed for a number, and some hundred for a good one (steps=)"
+            f"{draws} draws of {chains} chain{'s'[: chains > 1]} say nothing about mixing: take "
+            f"{least} at least, and better some hundred (steps=)"
         )
     stats = posterior.stats or {}
 
-    def stat(name: str) -> np.ndarray | None:
-        return np.asarray(stats[name]) if name in stats else None
+    def of_stat(name: str, reduce: Callable[[np.ndarray], Any]) -> Any:
+        return reduce(np.asarray(stats[name])) if name in stats else None
 
-    diverging, rate = stat("diverging"), stat("acceptance_rate")
-    energy, deep = stat("energy"), stat("reached_max_treedepth")
-    moved = np.any([_moved(leaf) for leaf in jax.tree.leaves(posterior.draws)], axis=0)
-    settings = posterior.record.settings if posterior.record is not None else {}
+    leaves = [np.asarray(a).reshape(chains, draws, -1) for a in jax.tree.leaves(posterior.draws)]
+    moved = np.any([np.any(a != a[:, :1], axis=(1, 2)) for a in leaves], axis=0)
+    record = posterior.record or Record()
     return Diagnosis(
         chains,
         draws,
-        weights=_space(*weight_values(posterior, most)),
-        predictions=None if x is None else _space(*prediction_values(posterior, x, most)),
+        weights=Space.of(*weight_values(posterior, most)),
+        predictions=None if x is None else Space.of(*prediction_values(posterior, x, most)),
         frozen=tuple(np.flatnonzero(~moved).tolist()),
-        divergences=None if diverging is None else int(diverging.sum()),
-        acceptance=None if rate is None else float(rate.mean()),
-        energy=None if energy is None else energy_fractions(energy),
-        depth_hits=None if deep is None else int(deep.sum()),
-        steps=int(settings.get("steps", draws)),
-        method=posterior.record.method if posterior.record is not None else "",
+        divergences=of_stat("diverging", lambda a: int(a.sum())),
+        acceptance=of_stat("acceptance_rate", lambda a: float(a.mean())),
+        energy=of_stat("energy", energy_fractions),
+        depth_hits=of_stat("reached_max_treedepth", lambda a: int(a.sum())),
+        steps=int(record.settings.get("steps", draws)),
+        method=record.method,
     )
-
-
-def _moved(leaf: Any) -> np.ndarray:
-    """By chain, whether any number ever changed."""
-    leaf = np.asarray(leaf).reshape(*leaf.shape[:2], -1)
-    return np.any(leaf != leaf[:, :1], axis=(1, 2))
-
-
-def _space(values: np.ndarray, names: list[str], total: int) -> Space:
-    return Space(names, total, *convergence(values))
 
 
 def _spread_over(total: int, most: int) -> np.ndarray:
@@ -243,7 +229,7 @@ def weight_values(posterior: Draws, most: int) -> tuple[np.ndarray, list[str], i
     return np.concatenate(columns, axis=-1), names, total
 
 
-def prediction_values(posterior: Draws, x: Any, most: int) -> tuple[np.ndarray, list[str], int]:
+def prediction_values(posterior: Draws, x: PyTree, most: int) -> tuple[np.ndarray, list[str], int]:
     """The network's outputs at chosen inputs as (chain, draw, output), with names.
 
     Of classes it is the logarithms of their probabilities, since a number that is added to all
@@ -270,7 +256,7 @@ def prediction_values(posterior: Draws, x: Any, most: int) -> tuple[np.ndarray, 
     return values, names, n * each
 
 
-def _place(flat: Any, shape: tuple[int, ...]) -> str:
+def _place(flat: int, shape: tuple[int, ...]) -> str:
     if not shape:
         return ""
-    return "[" + ", ".join(str(int(i)) for i in np.unravel_index(int(flat), shape)) + "]"
+    return "[" + ", ".join(str(int(i)) for i in np.unravel_index(flat, shape)) + "]"

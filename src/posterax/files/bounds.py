@@ -2,18 +2,18 @@
 
 A digest finds damage, not intent: whoever edits a file can make its digest right again. So sizes
 are compared with what the file holds before memory is asked for, and types before they are used.
+Messages say what is wrong; ``container.refusing`` says of which file.
 """
 
 import dataclasses
 import math
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from .._util.tree import named_leaves, path_name, same_structure
+from .._util.tree import named_leaves, same_structure
 from ..errors import CheckpointError
 from ..model import Model
 from ..posteriors import Enumerated, Posterior
@@ -27,99 +27,90 @@ LAYERS = 1000  # each is built in Python, so that too many take for ever
 FEW_LAYERS = 64  # these take no time, whatever the file holds
 
 
-def field(node: Any, name: str, *kinds: Any, path: Path) -> Any:
+def field(node: Any, name: str, *kinds: Any) -> Any:
     """An entry of the header, refused where it is missing or of another type.
 
     Example:
-        >>> from pathlib import Path
         >>> from posterax.files.bounds import field
-        >>> field({"method": "HMC"}, "method", str, path=Path("a.px"))
+        >>> field({"method": "HMC"}, "method", str)
         'HMC'
     """
     if not isinstance(node, dict) or name not in node:
-        raise CheckpointError(f"{path}: its header has no {name!r}")
+        raise CheckpointError(f"its header has no {name!r}")
     value = node[name]
     # True is an int in Python, and no size
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         wanted = " or ".join("null" if k is type(None) else k.__name__ for k in kinds)
-        raise CheckpointError(
-            f"{path}: {name!r} in its header must be {wanted}, got {shortened(value)}"
-        )
+        raise CheckpointError(f"{name!r} in its header must be {wanted}, got {shortened(value)}")
     return value
 
 
-def texts(node: Any, name: str, path: Path) -> list[str]:
+def texts(node: Any, name: str) -> list[str]:
     """An entry that is a list of names."""
-    names = field(node, name, list, path=path)
+    names = field(node, name, list)
     if not all(isinstance(text, str) for text in names):
-        raise CheckpointError(f"{path}: {name!r} in its header must be a list of names")
+        raise CheckpointError(f"{name!r} in its header must be a list of names")
     return names
 
 
-def named(known: dict[str, Any], node: Any, what: str, path: Path) -> Any:
+def named(known: dict[str, Any], node: Any, what: str) -> Any:
     """What a file may name, by its name there."""
-    name = field(node, "name", str, path=path)
+    name = field(node, "name", str)
     if name not in known:
-        raise CheckpointError(
-            f"{path}: unknown {what} {shortened(name)}: this version has {', '.join(known)}"
-        )
+        raise CheckpointError(f"unknown {what} {shortened(name)}; known are {', '.join(known)}")
     return known[name]
 
 
-def float_type(header: dict[str, Any], path: Path) -> Any:
+def float_type(header: dict[str, Any]) -> Any:
     """The type of the weights: a float, as JAX has it here."""
-    name = field(header, "dtype", str, path=path)
+    name = field(header, "dtype", str)
     if name not in ("float16", "bfloat16", "float32", "float64"):
-        raise CheckpointError(f"{path}: unknown type of weights {shortened(name)}")
+        raise CheckpointError(f"unknown type of weights {shortened(name)}")
     return np.dtype(name)
 
 
-def target_shapes(header: dict[str, Any], path: Path) -> Targets:
+def target_shapes(header: dict[str, Any]) -> Targets:
     """The two shapes of a target."""
-    shapes = field(header, "targets", list, path=path)
+    shapes = field(header, "targets", list)
     valid = lambda d: type(d) is int and 0 < d < 2**31  # noqa: E731
     good = all(isinstance(s, list) and len(s) <= 8 and all(map(valid, s)) for s in shapes)
     if len(shapes) != 2 or not good or math.prod(shapes[1]) > UNSTORED:
-        raise CheckpointError(f"{path}: targets cannot have the shapes {shortened(shapes)}")
+        raise CheckpointError(f"targets cannot have the shapes {shortened(shapes)}")
     given, inner = map(tuple, shapes)
     if given != inner and (given, inner) != ((), (1,)):
-        raise CheckpointError(f"{path}: targets of {given} cannot be held as {inner}")
+        raise CheckpointError(f"targets of {given} cannot be held as {inner}")
     return Targets(given, inner)
 
 
-def check_config(config: Any, most: int, path: Path) -> dict[str, Any]:
+def check_config(config: Any, most: int) -> dict[str, Any]:
     """A network's arguments: few layers, so that even their shapes are found in no time.
 
     ``most`` is how many the file can hold: a layer has weights, and so arrays or numbers there.
     """
     if not isinstance(config, dict):
-        raise CheckpointError(f"{path}: a network's settings must be a dict")
+        raise CheckpointError("a network's settings must be a dict")
     most = min(LAYERS, max(FEW_LAYERS, most))
     for name, value in config.items():
         count = len(value) if isinstance(value, list | str) else value if name == "layers" else 0
         if isinstance(count, int) and count > most:
-            raise CheckpointError(
-                f"{path}: {count:,} {name} are more than the file can hold, {most:,}"
-            )
+            raise CheckpointError(f"{count:,} {name} are more than the file can hold, {most:,}")
     return config
 
 
-def check_size(what: str, tree: PyTree, arrays: Arrays, path: Path) -> None:
+def check_size(what: str, tree: PyTree, arrays: Arrays) -> None:
     """Refuse to make far more numbers than the file holds; ``tree`` is of arrays or shapes."""
     asked = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(tree) if hasattr(leaf, "shape"))
     # of weights that were pruned the file holds a mask
     names = named_leaves(getattr(tree, "params", ()))
     masks = [arrays[f"mask/{name}"] for name in names if f"mask/{name}" in arrays]
-    check_count(what, asked, arrays, path, masked=PER_BYTE * sum(mask.nbytes for mask in masks))
+    check_count(what, asked, arrays, masked=PER_BYTE * sum(mask.nbytes for mask in masks))
 
 
-def check_count(what: str, asked: int, arrays: Arrays, path: Path, masked: int = 0) -> None:
+def check_count(what: str, asked: int, arrays: Arrays, masked: int = 0) -> None:
     """Refuse to make far more numbers than the file holds; ``masked`` may be zeros of masks."""
     held = numbers_held(arrays)
     if asked > UNSTORED + held + masked:
-        raise CheckpointError(
-            f"{path}: {what} would be {asked:,} numbers, and the file holds {held:,}"
-        )
+        raise CheckpointError(f"{what} would be {asked:,} numbers, and the file holds {held:,}")
 
 
 def numbers_held(arrays: Arrays) -> int:
@@ -127,15 +118,15 @@ def numbers_held(arrays: Arrays) -> int:
     return sum(array.size for array in arrays.values())
 
 
-def check_posterior(posterior: Posterior, path: Path) -> None:
+def check_posterior(posterior: Posterior) -> None:
     """Refuse a posterior whose draws are not parameters of its model; nothing is computed."""
     for one in dataclasses.fields(posterior):
         value = getattr(posterior, one.name)
         if one.type in (bool, "bool") and not isinstance(value, bool):
-            raise CheckpointError(f"{path}: {one.name} must be true or false, got {value!r}")
+            raise CheckpointError(f"{one.name} must be true or false, got {value!r}")
     if isinstance(posterior, Enumerated):
-        _check_states(posterior, path)
-    _check_priors(posterior.model, path)
+        _check_states(posterior)
+    _check_priors(posterior.model)
 
     def draw(key: jax.Array) -> Any:
         ids = posterior.particles(key, 1).ids
@@ -146,33 +137,23 @@ def check_posterior(posterior: Posterior, path: Path) -> None:
     model = posterior.model
     expected = jax.eval_shape(lambda: (model.parameters, model.network.state))
     if not same_structure(drawn, expected):
-        raise CheckpointError(f"{path}: its draws have other parts than the model")
-    pairs = zip(jax.tree_util.tree_leaves_with_path(drawn), jax.tree.leaves(expected), strict=True)
-    for (leaf, one), like in pairs:
+        raise CheckpointError("its draws have other parts than the model")
+    named_draws = named_leaves(drawn).items()
+    for (name, one), like in zip(named_draws, jax.tree.leaves(expected), strict=True):
         if one.shape != like.shape:
-            raise CheckpointError(
-                f"{path}: a draw of {path_name(leaf)} has the shape {one.shape}, and the model "
-                f"needs {like.shape}"
-            )
+            raise CheckpointError(f"a draw of {name} has the shape {one.shape}, not {like.shape}")
 
 
-def _check_priors(model: Model, path: Path) -> None:
+def _check_priors(model: Model) -> None:
     """A prior's numbers are one for all weights of an array, or one for each."""
-    leaves = jax.tree_util.tree_leaves_with_path(model.parameters)
-    for prior, (leaf, w) in zip(model.prior_of_each(), leaves, strict=True):
-        if isinstance(prior, Grid):  # its numbers belong to no weight
-            continue
-        for shape in map(np.shape, jax.tree.leaves(prior)):
-            front = len(w.shape) - len(shape)
-            pairs = zip(shape, w.shape[max(front, 0) :], strict=front >= 0)
-            if front < 0 or any(a not in (1, b) for a, b in pairs):
-                raise CheckpointError(
-                    f"{path}: the prior of {path_name(leaf)} has numbers of the shape {shape}, "
-                    f"and its weights have {w.shape}"
-                )
+    for prior, w in zip(model.prior_of_each(), jax.tree.leaves(model.parameters), strict=True):
+        # those of a grid belong to no weight
+        shapes = [] if isinstance(prior, Grid) else map(np.shape, jax.tree.leaves(prior))
+        if any(np.broadcast_shapes(shape, w.shape) != w.shape for shape in shapes):
+            raise CheckpointError(f"a prior does not fit its weights of the shape {w.shape}")
 
 
-def check_outputs(model: Model, targets: Targets, path: Path) -> None:
+def check_outputs(model: Model, targets: Targets) -> None:
     """Refuse a network of posterax's whose outputs are not those that its likelihood needs."""
     module = getattr(model.network.dense(), "static", None)
     wide = getattr(module, "out_size", None)
@@ -181,19 +162,17 @@ def check_outputs(model: Model, targets: Targets, path: Path) -> None:
     steps = targets.inner[:1] if getattr(module, "per_step", False) else ()
     example = np.empty((0, *targets.given))
     if model.likelihood.check((0, *steps, wide), example) != targets.inner:
-        raise CheckpointError(
-            f"{path}: a network of {wide} outputs does not fit targets of the shape {targets.inner}"
-        )
+        raise CheckpointError(f"{wide} outputs do not fit targets of the shape {targets.inner}")
 
 
-def _check_states(posterior: Enumerated, path: Path) -> None:
+def _check_states(posterior: Enumerated) -> None:
     """As many probabilities as the grids have states."""
     sizes = [leaf.size for leaf in jax.tree.leaves(posterior.model.parameters)]
     held = np.shape(posterior.log_probs)
     grids: list[Any] = posterior.model.prior_of_each()
     bits = sum(size * math.log2(len(grid)) for grid, size in zip(grids, sizes, strict=True))
     if bits > 40 or held != (round(2**bits),):
-        raise CheckpointError(f"{path}: probabilities of {held} states, where 2^{bits:g} belong")
+        raise CheckpointError(f"probabilities of {held} states, where 2^{bits:g} belong")
     total = np.exp(np.asarray(posterior.log_probs, np.float64)).sum()
     if not 0 < total < np.inf:
-        raise CheckpointError(f"{path}: probabilities of its states sum to {total}")
+        raise CheckpointError(f"probabilities of its states sum to {total}")

@@ -1,9 +1,10 @@
 """One file: arrays and a JSON header, written whole, checked when read; reading runs no code."""
 
 import json
-import os
 import platform
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,6 +16,7 @@ from jaxtyping import PyTree
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
+from .._util.atomic import replacing
 from .._util.fingerprint import data_fingerprint, settings_fingerprint
 from .._util.tree import is_key, path_name
 from .._version import __version__
@@ -36,38 +38,36 @@ def pack(tree: PyTree, prefix: str) -> Arrays:
     return arrays
 
 
-def unpack(template: PyTree, arrays: Arrays, prefix: str, path: Path) -> Any:
+def unpack(template: PyTree, arrays: Arrays, prefix: str) -> Any:
     """The tree again, checked against the names, shapes and types of a template."""
-    names = names_of(template, arrays, prefix, path)
+    names = names_of(template, arrays, prefix)
     leaves, treedef = jax.tree.flatten(template)
-    return jax.tree.unflatten(
-        treedef, [_restore(path, n, arrays[n], t) for n, t in zip(names, leaves, strict=True)]
-    )
+    restored = [_restore(n, arrays[n], t) for n, t in zip(names, leaves, strict=True)]
+    return jax.tree.unflatten(treedef, restored)
 
 
-def names_of(template: PyTree, arrays: Arrays, prefix: str, path: Path) -> list[str]:
+def names_of(template: PyTree, arrays: Arrays, prefix: str) -> list[str]:
     """The names of a tree's arrays in a file, in the order of a template's leaves."""
     names = sorted(name for name in arrays if name.startswith(f"{prefix}/"))
     wanted = [path_name(leaf) for leaf, _ in jax.tree_util.tree_leaves_with_path(template)]
     if len(names) != len(wanted):
         raise CheckpointError(
-            f"{path}: {shortened(prefix)} has {len(names)} arrays where the model needs "
-            f"{len(wanted)}"
+            f"{shortened(prefix)} has {len(names)} arrays where the model needs {len(wanted)}"
         )
     for name, other in zip(names, wanted, strict=True):
         # the first files had the names of Flax's variables with their attribute
         if name.split("/", 2)[-1].removesuffix(".value") != other.removesuffix(".value"):
-            raise CheckpointError(f"{path}: {shortened(name)} where {other} belongs")
+            raise CheckpointError(f"{shortened(name)} where {other} belongs")
     return names
 
 
-def _restore(path: Path, name: str, value: np.ndarray, like: Any) -> jax.Array:
+def _restore(name: str, value: np.ndarray, like: Any) -> jax.Array:
     key = jnp.issubdtype(like.dtype, jax.dtypes.prng_key)
     array = jnp.asarray(value)
     array = jax.random.wrap_key_data(array) if key else array
     if array.shape != like.shape or array.dtype != like.dtype:
         raise CheckpointError(
-            f"{path}: {name} is {array.dtype}{list(array.shape)} where the model needs "
+            f"{name} is {array.dtype}{list(array.shape)} where the model needs "
             f"{like.dtype}{list(like.shape)}"
         )
     return array
@@ -94,25 +94,22 @@ def circumstances() -> dict[str, str]:
 def write(path: Path, arrays: Arrays, header: dict[str, Any]) -> None:
     """Write arrays and a JSON header to one file: whole, or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
+    with replacing(path) as partial:
         partial.touch()
         mode = partial.stat().st_mode  # of any new file here; safetensors lets nobody else read it
         text = json.dumps(header)
         _check_header(text)
         save_file(arrays, partial, metadata={"posterax": text, "digest": _digest(text, arrays)})
-        with partial.open("rb+") as file:
-            os.fsync(file.fileno())
         partial.chmod(mode)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def read(path: Path) -> tuple[Arrays, dict[str, Any]]:
     """Arrays and header of a file; loading runs no code."""
-    if path.is_dir():
-        raise CheckpointError(f"{path}: is a directory, not a posterax file")
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file")
+    if not path.is_file():
+        kind = "a directory" if path.is_dir() else "no file"
+        raise CheckpointError(f"{path}: is {kind}; give the file that save wrote")
     try:
         # it refuses a table of arrays that does not fit the file's length
         with safe_open(path, framework="numpy") as file:
@@ -120,8 +117,6 @@ def read(path: Path) -> tuple[Arrays, dict[str, Any]]:
             text = metadata["posterax"]
             header = _check_header(text)
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except FileNotFoundError:
-        raise
     except KeyError as error:
         raise CheckpointError(f"{path}: not a posterax file (it has no {error})") from error
     except Exception as error:  # whatever a file of other making leads to
@@ -140,6 +135,20 @@ def read(path: Path) -> tuple[Arrays, dict[str, Any]]:
         if array.dtype.kind not in "biuf" and array.dtype != jnp.bfloat16:
             raise CheckpointError(f"{path}: {shortened(name)} is of type {array.dtype}")
     return arrays, header
+
+
+@contextmanager
+def refusing(path: Path) -> Iterator[None]:
+    """Whatever goes wrong inside is the file's fault, and said so in a line that names it."""
+    try:
+        yield
+    except CheckpointError as error:
+        error.args = (f"{path}: {error}",)
+        raise
+    except Exception as error:
+        raise CheckpointError(
+            f"{path}: damaged or inconsistent ({type(error).__name__}: {shortened(error)})"
+        ) from error
 
 
 def _check_header(text: str) -> Any:

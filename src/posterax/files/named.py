@@ -1,7 +1,6 @@
 """Networks, priors, likelihoods and methods by name: what a file may make, and no others."""
 
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -30,13 +29,14 @@ LIKELIHOODS = by_name(
 METHODS: dict[str, type[Method]] = by_name(infer, *CLASSES)
 
 
-def has_config(module: Any) -> bool:
-    """Whether a network of ``px.networks`` can say what makes it again."""
+def config_of(module: Any) -> dict[str, Any] | None:
+    """The arguments that make a network of ``px.networks`` again; ``None`` for the user's own."""
+    if networks.BY_NAME.get(type(module).__name__) is not type(module):
+        return None
     try:
-        module.config()
-    except ValueError:
-        return False
-    return True
+        return module.config()
+    except ValueError:  # an activation of the user's own
+        return None
 
 
 def describe_prior(prior: priors.Prior) -> Any:
@@ -62,42 +62,42 @@ def as_call(module: eqx.Module, known: dict[str, Any], skip: tuple[str, ...] = (
     return {"name": type(module).__name__, "arguments": arguments}
 
 
-def make_prior(node: Any, path: Path = Path("header"), most: int = LAYERS) -> priors.Prior:
+def make_prior(node: Any, most: int = LAYERS) -> priors.Prior:
     """A prior from JSON; of parts there are at ``most`` as many as weights they could be of."""
     if isinstance(node, dict) and node.get("name") == "ByPart":
         if len(node["parts"]) > most:
-            raise CheckpointError(f"{path}: a prior of {len(node['parts']):,} parts")
-        parts = {pattern: make_prior(prior, path, most) for pattern, prior in node["parts"]}
-        return priors.ByPart(parts, make_prior(node["default"], path, most))
-    return _called(_PRIORS, node, "prior", path)
+            raise CheckpointError(f"a prior of {len(node['parts']):,} parts")
+        parts = {pattern: make_prior(prior, most) for pattern, prior in node["parts"]}
+        return priors.ByPart(parts, make_prior(node["default"], most))
+    return _called(_PRIORS, node, "prior")
 
 
-def make_likelihood(node: Any, path: Path) -> likelihoods.Likelihood:
+def make_likelihood(node: Any) -> likelihoods.Likelihood:
     """A likelihood from JSON."""
-    return _called(LIKELIHOODS, node, "likelihood", path)
+    return _called(LIKELIHOODS, node, "likelihood")
 
 
-def _called(known: dict[str, Any], node: Any, what: str, path: Path) -> Any:
-    make, arguments = named(known, node, what, path), field(node, "arguments", dict, path=path)
+def _called(known: dict[str, Any], node: Any, what: str) -> Any:
+    make, arguments = named(known, node, what), field(node, "arguments", dict)
     made = make(**arguments)
     for name, value in arguments.items():  # a list is true, and True is a number
         if isinstance(value, bool) != isinstance(getattr(made, name, value), bool):
-            raise CheckpointError(f"{path}: {name!r} of a {what} cannot be {shortened(value)}")
+            raise CheckpointError(f"{name!r} of a {what} cannot be {shortened(value)}")
     return made
 
 
 def make_network(
-    node: Any, arrays: Arrays, most: int, path: Path, fits: Callable[[Any], bool] | None = None
+    node: Any, arrays: Arrays, most: int, fits: Callable[[Any], bool] | None = None
 ) -> Any:
     """A network of ``px.networks`` by name, once its shapes are known to be those of the file.
 
     ``most`` layers are what the file can hold.
     """
-    make = named(networks.BY_NAME, node, "network", path)
-    config = check_config(node["config"], most, path)
+    make = named(networks.BY_NAME, node, "network")
+    config = check_config(node["config"], most)
     # shapes first, without allocating: a damaged header must not ask for a terabyte
     shapes = eqx.filter_eval_shape(lambda: networks.as_network(make(**config, key=0)))
-    check_size("the network", shapes, arrays, path)
+    check_size("the network", shapes, arrays)
     if fits is not None and not fits(shapes):
-        raise CheckpointError(f"{path}: the network's settings do not fit its fingerprint")
+        raise CheckpointError("the network's settings do not fit its fingerprint")
     return make(**config, key=0)

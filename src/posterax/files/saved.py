@@ -4,17 +4,17 @@ Networks of ``px.networks``, priors, likelihoods and posteriors are stored by na
 settings; a network of the user's own is stored by a fingerprint and needs ``model=`` to load.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from .. import posteriors
+from .._util.tree import named_leaves
 from .._version import __version__
 from ..errors import CheckpointError
 from ..model import Model
@@ -22,11 +22,9 @@ from ..networks.parts import FrozenNetwork
 from ..networks.sparse import SparseNetwork
 from ..posteriors import Evidence, Posterior, Record
 from .bounds import check_posterior, check_size, field, float_type, named, target_shapes, texts
-from .container import FORMAT, Arrays, circumstances, pack, read, shortened, write
-from .models import describe_model, make_model, make_sparse
+from .container import FORMAT, Arrays, circumstances, pack, read, refusing, write
+from .models import check_model, check_parts, describe_model, like, make_model, make_sparse, only
 from .named import by_name
-from .nodes import like, restore, store
-from .recognise import check_model, check_parts
 
 # what may be made from a file: these names and no others
 _POSTERIORS = by_name(
@@ -89,14 +87,10 @@ def load(path: str | Path, *, model: Model | None = None) -> Any:
 
     Example:
         >>> import pathlib, tempfile
-        >>> import numpy as np
         >>> import posterax as px
-        >>> x = np.linspace(0, 1, 8)[:, None].astype("float32")
-        >>> model = px.Model(
-        ...     px.networks.MLP(1, 1, (4,), key=0),
-        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1),
-        ... )
-        >>> posterior = px.fit(model, (x, x), px.BayesByBackprop(), epochs=2, key=0)
+        >>> from posterax.demo import curve_data, curve_model
+        >>> x, y = curve_data(8)
+        >>> posterior = px.fit(curve_model(), (x, y), px.BayesByBackprop(), epochs=2, key=0)
         >>> file = pathlib.Path(tempfile.mkdtemp()) / "line.px"
         >>> posterior.save(file)
         >>> same = px.load(file)
@@ -106,15 +100,15 @@ def load(path: str | Path, *, model: Model | None = None) -> Any:
     path = Path(path)
     if not (model is None or isinstance(model, Model)):
         raise TypeError(f"model must be a px.Model, got {type(model).__name__}")
-    arrays, header = opened(path)
+    arrays, header = read(path)
     if "agent" in header:
         raise CheckpointError(f"{path}: holds an agent; px.bandits.load(path) reads it")
     with refusing(path):
-        posterior = rebuild(arrays, header, model, path)
+        posterior = rebuild(arrays, header, model)
         for entry, module in _REBUILDERS.items():
             if entry in header:
                 rebuilder = import_module(module)
-                return rebuilder.rebuild(posterior, header[entry], arrays, path)
+                return rebuilder.rebuild(posterior, header[entry], arrays)
         return posterior
 
 
@@ -128,84 +122,57 @@ def about(path: str | Path) -> dict[str, Any]:
         >>> import pathlib, tempfile
         >>> import posterax as px
         >>> from posterax import files
-        >>> mlp = px.networks.MLP(1, 1, (4,), key=0)
-        >>> model = px.Model(mlp, px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1))
+        >>> from posterax.demo import curve_model
         >>> file = pathlib.Path(tempfile.mkdtemp()) / "prior.px"
-        >>> px.prior_posterior(model, [[0.0]]).save(file)
+        >>> px.prior_posterior(curve_model(), [[0.0]]).save(file)
         >>> files.about(file)["model"]["network"]["name"]
         'MLP'
     """
-    return opened(Path(path))[1]
+    return read(Path(path))[1]
 
 
-def opened(path: Path) -> tuple[Arrays, dict[str, Any]]:
-    """Arrays and header of a file that is there."""
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: no such file")
-    if not path.is_file():
-        kind = "a directory" if path.is_dir() else "no file"
-        raise CheckpointError(f"{path}: is {kind}; give the file that save wrote")
-    return read(path)
-
-
-@contextmanager
-def refusing(path: Path) -> Iterator[None]:
-    """Whatever goes wrong inside is the file's fault, and said so in a line."""
-    try:
-        yield
-    except (CheckpointError, KeyboardInterrupt):
-        raise
-    except Exception as error:
-        raise CheckpointError(
-            f"{path}: damaged or inconsistent ({type(error).__name__}: {shortened(error)})"
-        ) from error
-
-
-def rebuild(arrays: Arrays, header: dict[str, Any], model: Model | None, path: Path) -> Posterior:
+def rebuild(arrays: Arrays, header: dict[str, Any], model: Model | None) -> Posterior:
     """The posterior of what was read from a file."""
-    targets = target_shapes(header, path)
+    targets = target_shapes(header)
     # a file of float64 is read as float32 where JAX has no other
-    dtype = jax.dtypes.canonicalize_dtype(float_type(header, path))
-    stored = field(header, "model", dict, path=path)
+    dtype = jax.dtypes.canonicalize_dtype(float_type(header))
+    stored = field(header, "model", dict)
     by_name = model is None
     if model is None:
-        model = make_model(header, arrays, targets, dtype, path)
+        model = make_model(header, arrays, targets, dtype)
     else:
-        check_model(model, header, path)
-        model = make_sparse(model, arrays, path)
+        check_model(model, header)
+        model = make_sparse(model, arrays)
     likelihood = model.likelihood
     own = jax.eval_shape(lambda: likelihood.init(targets.inner))
-    check_size("the parameters of the likelihood", own, arrays, path)
+    check_size("the parameters of the likelihood", own, arrays)
     model = model.for_targets(targets.inner, dtype)
     inner = model.network.dense()
     if isinstance(inner, FrozenNetwork):
-        fixed = like(inner.fixed, arrays, "fixed", path, dtype, drawn=False)
-        where = lambda m: m.network.fixed  # noqa: E731
-        if isinstance(model.network, SparseNetwork):
-            where = lambda m: m.network.network.fixed  # noqa: E731
-        model = eqx.tree_at(where, model, fixed)
+        fixed = like(inner.fixed, arrays, "fixed", dtype, drawn=False)
+        pruned = isinstance(model.network, SparseNetwork)
+        outside: Any = lambda m: m.network.network if pruned else m.network  # noqa: E731
+        model = eqx.tree_at(lambda m: outside(m).fixed, model, fixed)
     if by_name:
-        check_parts(model, stored, path)
-    made = named(_POSTERIORS, {"name": header.get("posterior")}, "posterior", path)
+        check_parts(model, stored)
+    made = named(_POSTERIORS, {"name": header.get("posterior")}, "posterior")
     family = {
-        name: restore(node, arrays, model, path)
-        for name, node in field(header, "family", dict, path=path).items()
+        name: restore(node, arrays, model) for name, node in field(header, "family", dict).items()
     }
-    state = like(model.network.state, arrays, "state", path, dtype)
-    history = {name: arrays[f"history/{name}"] for name in texts(header, "history", path)}
+    state = like(model.network.state, arrays, "state", dtype)
+    header = {"reports": [], "interrupted": False} | header  # the first files have neither
     record = Record(
-        field(header, "method", str, path=path),
-        field(header, "settings", dict, path=path),
-        history,
-        # the first files have neither
+        field(header, "method", str),
+        field(header, "settings", dict),
+        {name: arrays[f"history/{name}"] for name in texts(header, "history")},
+        interrupted=field(header, "interrupted", bool),
         reports={
             name: (arrays[f"report_steps/{name}"], arrays[f"reports/{name}"])
-            for name in texts({"reports": []} | header, "reports", path)
+            for name in texts(header, "reports")
         },
-        interrupted=field({"interrupted": False} | header, "interrupted", bool, path=path),
     )
     posterior = made(model, state, targets, record=record, evidence=_evidence(header), **family)
-    check_posterior(posterior, path)
+    check_posterior(posterior)
     return posterior
 
 
@@ -218,3 +185,40 @@ def _evidence(header: dict[str, Any]) -> Evidence | None:
     if not good or any(isinstance(value, bool) for value in known):  # True is an int in Python
         raise ValueError(f"evidence {known}")
     return Evidence(float(known[0]), float(known[1]), *known[2:])
+
+
+# -- what a posterior is made of: parameter trees, arrays, dictionaries, plain values
+
+
+def store(value: Any, name: str, arrays: Arrays, model: Model) -> Any:
+    """A part of a posterior in JSON; its arrays are added to ``arrays``."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return {"value": value}
+    if isinstance(value, dict):
+        return {"dict": {k: store(v, f"{name}.{k}", arrays, model) for k, v in value.items()}}
+    if isinstance(value, np.ndarray | jax.Array):
+        arrays |= {f"array/{name}": np.asarray(value, order="C")}
+        return {"array": name}
+    arrays |= pack(value, name)
+    names = list(named_leaves(value))
+    if len(names) == len(jax.tree.leaves(model.parameters)):
+        return {"parameters": name}
+    if names == list(named_leaves(model.bayesian(model.parameters))):
+        return {"bayesian": name}  # deviations, say: points have none
+    return {"some": name, "of": names}  # factors of one kind among several
+
+
+def restore(node: Any, arrays: Arrays, model: Model) -> Any:
+    """A part of a posterior from JSON and arrays."""
+    if "value" in node:
+        return field(node, "value", bool, int, float, str, type(None))
+    if "dict" in node:
+        parts = field(node, "dict", dict)
+        return {name: restore(part, arrays, model) for name, part in parts.items()}
+    if "array" in node:
+        return jnp.asarray(arrays[f"array/{node['array']}"])
+    if "bayesian" in node:
+        return like(model.bayesian(model.parameters), arrays, node["bayesian"])
+    if "some" in node:
+        return like(only(texts(node, "of"), model.parameters), arrays, node["some"])
+    return like(model.parameters, arrays, node["parameters"])

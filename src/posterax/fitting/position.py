@@ -119,12 +119,12 @@ def restore(
         if at.phase < 0 or at.step < 0:
             raise IndexError(f"phase {at.phase}, step {at.step}")
         template = state_template(at.phase)
-        at.state = unpack(template, arrays, "state", path)
+        at.state = unpack(template, arrays, "state")
         if header["best"]:
-            at.best = unpack(template, arrays, "best", path)
+            at.best = unpack(template, arrays, "best")
         if header["earlier"] is not None:
             phase, step = map(int, header["earlier"])
-            old = unpack(state_template(phase), arrays, "earlier", path)
+            old = unpack(state_template(phase), arrays, "earlier")
             at.earlier = Earlier(phase, step, to_host(old))
         at.record({name: arrays[f"history/{name}"] for name in header["history"]})
         at.report(
@@ -133,20 +133,20 @@ def restore(
         if parts:
             draw = draw_template(at.phase)
             for part in parts:
-                at.draws.add(_unpack_draws(draw, part, path))
-    except CheckpointError:
-        raise
+                at.draws.add(_unpack_draws(draw, part))
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}") from error
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise CheckpointError(f"{path}: incomplete ({error!r})") from error
     return at
 
 
-def _unpack_draws(template: PyTree, part: dict[str, np.ndarray], path: Path) -> Draw:
+def _unpack_draws(template: PyTree, part: dict[str, np.ndarray]) -> Draw:
     count = min(array.shape[1] for array in part.values())
     sized = jax.tree.map(
         lambda a: jax.ShapeDtypeStruct((a.shape[0], count, *a.shape[1:]), a.dtype), template
     )
-    return jax.tree.map(np.asarray, unpack(sized, part, "draws", path))
+    return jax.tree.map(np.asarray, unpack(sized, part, "draws"))
 
 
 def all_finite(tree: PyTree) -> bool:

@@ -146,7 +146,7 @@ def _prepare_stream(
     if method.needs.all_data:
         raise ValueError(
             f"data: {_name(method)} needs all data at each step and cannot stream batches; pass "
-            "arrays, or use px.SGHMC or px.BayesByBackprop"
+            f"arrays, or use {method.needs.instead}"
         )
     if asked.batch_size is not None and asked.batch_size != data.batch_size:
         raise ValueError(
@@ -175,7 +175,7 @@ def _batch_size(batch_size: int | None, n: int, method: Method, augment: Any) ->
     if augment is not None and all_data:
         raise ValueError(
             f"augment: {_name(method)} needs the same data at each step; leave augment "
-            "out, or use px.BayesByBackprop"
+            f"out, or use {method.needs.instead}"
         )
     if batch_size is None:
         return n if all_data else min(n, DEFAULT_BATCH)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..predictive.joined import Joined, Moments
+from ..predictive.stream import Joined, Moments
 
 if TYPE_CHECKING:
     from ..posteriors import Draws

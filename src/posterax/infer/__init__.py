@@ -1,52 +1,30 @@
 """Inference methods, one file each, on one contract (see ``base``)."""
 
-from .base import Draw, Info, Method, Needs, Phase, Plan, Start
-from .chains.hamiltonian import HMC, NUTS
-from .chains.metropolis import Metropolis
-from .chains.microcanonical import MCLMC
-from .chains.smc import SMC
-from .chains.stochastic_gradient import SGHMC, SGLD
-from .ensembles.dropout import MCDropout
-from .ensembles.ensemble import DeepEnsemble
-from .ensembles.swag import SWAG
-from .exact.conjugate import Conjugate
-from .exact.enumeration import Enumeration
-from .exact.importance import ImportanceSampling
-from .laplace.laplace import Laplace
-from .points.annealing import SimulatedAnnealing
-from .points.point import MaximumAPosteriori, MaximumLikelihood
-from .variational.bayes_by_backprop import BayesByBackprop
-from .variational.black_box import BlackBoxVI
-from .variational.ivon import IVON
-from .variational.svgd import SVGD
-
-__all__ = [
-    "HMC",
-    "IVON",
-    "MCLMC",
-    "NUTS",
-    "SGHMC",
-    "SGLD",
-    "SMC",
-    "SVGD",
-    "SWAG",
-    "BayesByBackprop",
-    "BlackBoxVI",
-    "Conjugate",
-    "DeepEnsemble",
-    "Draw",
-    "Enumeration",
-    "ImportanceSampling",
-    "Info",
-    "Laplace",
-    "MCDropout",
-    "MaximumAPosteriori",
-    "MaximumLikelihood",
-    "Method",
-    "Metropolis",
-    "Needs",
-    "Phase",
-    "Plan",
-    "SimulatedAnnealing",
-    "Start",
-]
+from .base import Draw as Draw
+from .base import Info as Info
+from .base import Method as Method
+from .base import Needs as Needs
+from .base import Phase as Phase
+from .base import Plan as Plan
+from .base import Start as Start
+from .chains.hamiltonian import HMC as HMC
+from .chains.hamiltonian import NUTS as NUTS
+from .chains.metropolis import Metropolis as Metropolis
+from .chains.microcanonical import MCLMC as MCLMC
+from .chains.smc import SMC as SMC
+from .chains.stochastic_gradient import SGHMC as SGHMC
+from .chains.stochastic_gradient import SGLD as SGLD
+from .ensembles.dropout import MCDropout as MCDropout
+from .ensembles.ensemble import DeepEnsemble as DeepEnsemble
+from .ensembles.swag import SWAG as SWAG
+from .exact.conjugate import Conjugate as Conjugate
+from .exact.enumeration import Enumeration as Enumeration
+from .exact.importance import ImportanceSampling as ImportanceSampling
+from .laplace.laplace import Laplace as Laplace
+from .points.annealing import SimulatedAnnealing as SimulatedAnnealing
+from .points.point import MaximumAPosteriori as MaximumAPosteriori
+from .points.point import MaximumLikelihood as MaximumLikelihood
+from .variational.bayes_by_backprop import BayesByBackprop as BayesByBackprop
+from .variational.black_box import BlackBoxVI as BlackBoxVI
+from .variational.ivon import IVON as IVON
+from .variational.svgd import SVGD as SVGD

@@ -7,7 +7,6 @@ with one loop. Whoever has read one method has read them all.
 """
 
 import dataclasses
-import typing
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import equinox as eqx
@@ -21,6 +20,7 @@ from ..data import Batch, Data
 from ..model import Model, Parameters
 from ..posteriors import Posterior
 from ..predictive import Targets
+from .settings import annotations, check_settings
 
 History = dict[str, np.ndarray]
 
@@ -77,6 +77,7 @@ class Needs(NamedTuple):
     mixes: bool = False  # whether posteriors of several such fits make one mixture
     no_start: str | None = None  # why ``init=`` means nothing to it, and what to do instead
     no_points: str | None = None  # why it cannot train weights that have no prior
+    instead: str = "px.SGHMC or px.BayesByBackprop"  # of all data: what takes minibatches
 
 
 class Phase(eqx.Module):
@@ -100,22 +101,22 @@ class Phase(eqx.Module):
         """The state before the first step."""
         raise NotImplementedError
 
-    def step(self, state: Any, batch: Batch, key: jax.Array) -> tuple[PyTree, Info]:
+    def step(self, state: PyTree, batch: Batch, key: jax.Array) -> tuple[PyTree, Info]:
         """One step."""
         raise NotImplementedError
 
-    def report(self, state: Any, key: jax.Array) -> dict[str, jax.Array]:
+    def report(self, state: PyTree, key: jax.Array) -> dict[str, jax.Array]:
         """Terms of the history that cost a pass of their own over the weights.
 
         They are computed before every sixteenth step only; ``key`` is that step's.
         """
         return {}
 
-    def done(self, state: Any) -> jax.Array:
+    def done(self, state: PyTree) -> jax.Array:
         """Whether to stop before ``length`` steps."""
         return jnp.zeros((), bool)
 
-    def retained(self, steps: Any, thin: int) -> Any:
+    def retained(self, steps: PyTree, thin: int) -> PyTree:
         """How many of the first ``steps`` steps leave a draw, where ``fit`` keeps one in ``thin``.
 
         ``steps`` is a number or an array of them, on the host or traced. ``None``: this phase
@@ -123,11 +124,11 @@ class Phase(eqx.Module):
         """
         return None
 
-    def hand_over(self, state: Any) -> Start:
+    def hand_over(self, state: PyTree) -> Start:
         """What the next phase starts from."""
         raise NotImplementedError
 
-    def explain(self, state: Any, history: History, term: str | None = None) -> str | None:
+    def explain(self, state: PyTree, history: History, term: str | None = None) -> str | None:
         """What went wrong, and what to change.
 
         With ``term``, a number of the history that is not finite: which part of the objective it
@@ -138,17 +139,20 @@ class Phase(eqx.Module):
         part = {"nll": "likelihood (nll)"}.get(term, term)
         return f"{part}: check the scale of the data and lower the learning rate"
 
-    def finish(self, state: Any, draws: Draw | None) -> Posterior:
+    def finish(self, state: PyTree, draws: Draw | None) -> Posterior:
         """The posterior (of the last phase); draws have axes (chain, draw, …)."""
         raise NotImplementedError
 
 
 class Method(eqx.Module):
-    """A frozen set of hyperparameters."""
+    """A frozen set of hyperparameters, checked by the annotations of its fields."""
+
+    def __check_init__(self) -> None:
+        check_settings(self)
 
     @property
     def needs(self) -> Needs:
-        """What it asks of a fit."""
+        """What it asks of a fit (a class's own, where no setting changes it)."""
         return Needs()
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
@@ -161,7 +165,6 @@ class Method(eqx.Module):
 
 
 M = TypeVar("M", bound=Method)
-Count = typing.Annotated[int, "traced"]  # a whole number that nothing in Python branches on
 
 
 def with_arrays(method: M, model: Model) -> M:
@@ -179,18 +182,18 @@ def with_arrays(method: M, model: Model) -> M:
         >>> method.learning_rate.shape, method.samples
         ((), 2)
     """
-    hints = typing.get_type_hints(type(method), include_extras=True)
     wide, narrow = np.dtype(dtype_of(model.parameters)), np.dtype(np.int32)
     arrays: dict[str, Any] = {}
     for field in dataclasses.fields(method):
-        value, hint = getattr(method, field.name), hints[field.name]
-        options = (hint, *typing.get_args(hint))
+        value, options = getattr(method, field.name), annotations(type(method))[field.name]
+        kinds = [getattr(option, "__origin__", option) for option in options]
+        marks = [mark for option in options for mark in getattr(option, "__metadata__", ())]
         plain = isinstance(value, int | float) and not isinstance(value, bool)
         if isinstance(value, Method):
             arrays[field.name] = with_arrays(value, model)
-        elif Count in options and plain:
+        elif plain and "traced" in marks:
             arrays[field.name] = np.asarray(value, narrow)
-        elif (float in options and plain) or (tuple[float, ...] in options and value is not None):
+        elif (plain and float in kinds) or (value is not None and tuple[float, ...] in options):
             arrays[field.name] = np.asarray(value, wide)
     # not by making it anew: its checks are of plain numbers
     return eqx.tree_at(lambda m: [getattr(m, name) for name in arrays], method, [*arrays.values()])

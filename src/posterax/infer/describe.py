@@ -16,10 +16,10 @@ def describe_method(method: Method) -> dict[str, Any]:
     Example:
         >>> import posterax as px
         >>> from posterax.infer.describe import describe_method
-        >>> told = describe_method(px.DeepEnsemble(inside=px.BayesByBackprop(temperature=0.5)))
-        >>> told["name"], told["arguments"]["members"]
+        >>> described = describe_method(px.DeepEnsemble(inside=px.BayesByBackprop(temperature=0.5)))
+        >>> described["name"], described["arguments"]["members"]
         ('DeepEnsemble', 5)
-        >>> told["arguments"]["inside"]["arguments"]["temperature"]
+        >>> described["arguments"]["inside"]["arguments"]["temperature"]
         0.5
     """
     arguments = {

@@ -1,16 +1,117 @@
-"""What objectives share: the NLL of a minibatch, and the optimiser that follows its gradient."""
+r"""What objectives share: the NLL of a minibatch, and the optimiser that follows its gradient.
 
-from typing import Any
+By default that is Adam (Kingma and Ba 2015) with its bias corrections folded into the rate,
+
+    α_t = α √(1−β₂ᵗ) / (1−β₁ᵗ),  θ ← θ − α_t m / (√v + ε √(1−β₂ᵗ))
+
+The same numbers as ``optax.adam`` (section 2 of the paper names this form) with one division per
+weight where that has three, and one counter: every number that a GPU computes apart from the
+weights is a kernel of its own, and a step has few of them.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
+from jaxtyping import PyTree
 
-from .._util.checks import above_zero, one_of
 from ..data import Batch
 from ..model import Model, Parameters
-from .adam import adam
 from .base import Phase, Plan
+
+
+def batch_nll(
+    model: Model, params: Parameters, state: PyTree, batch: Batch, key: jax.Array
+) -> tuple[jax.Array, PyTree]:
+    """Σ weight · −log p(y | x, w) over a minibatch, training; and the network's new state."""
+    outputs, state = model.apply(params, state, batch.x, key, training=True)
+    log_p = model.likelihood_of(params, outputs, batch.x, batch.y)
+    return -jnp.sum(batch.weight * log_p), state
+
+
+def log_likelihood(model: Model, params: Parameters, batch: Batch, state: PyTree) -> jax.Array:
+    """Σ weight · log p(y | x, w) over a batch, the network in prediction mode."""
+    return model.log_likelihood(params, batch.x, batch.y, batch.weight, state=state)
+
+
+def mean_nll(total: jax.Array, batch: Batch) -> jax.Array:
+    """A minibatch's NLL per data point, for people to read."""
+    mass = jnp.sum(batch.weight)
+    return total / jnp.where(mass > 0, mass, 1)
+
+
+def need_prior(model: Model, name: str, instead: str = "px.MaximumLikelihood()") -> None:
+    """Refuse a model none of whose weights has a prior."""
+    if not model.bayesian_size:
+        raise ValueError(
+            f"model: no parameter has a prior, and {name} needs weights with a prior: give the "
+            f"model one, or use {instead}"
+        )
+
+
+class AdamState(NamedTuple):
+    """Number of steps taken, and running moments of the gradient."""
+
+    step: jax.Array
+    mean: PyTree
+    square: PyTree
+
+
+class Elementwise(optax.GradientTransformation):
+    """A transformation that treats every weight alone, whatever array it is in."""
+
+
+def adam(
+    rate: Callable[[jax.Array], Any], b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
+) -> Elementwise:
+    """Adam whose rate is a function of the number of steps taken.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from posterax.infer.objective import adam
+        >>> optimizer = adam(lambda step: 0.1)
+        >>> updates, _ = optimizer.update(jnp.array([3.0, -2.0]), optimizer.init(jnp.zeros(2)))
+        >>> print(updates.round(3))
+        [-0.1  0.1]
+    """
+
+    def init(params: PyTree) -> AdamState:
+        zeros = lambda: jax.tree.map(jnp.zeros_like, params)  # noqa: E731
+        return AdamState(jnp.zeros((), jnp.int32), zeros(), zeros())
+
+    def update(grads: PyTree, state: AdamState, params: PyTree = None) -> tuple[PyTree, AdamState]:
+        t = (state.step + 1).astype(float)
+        root = jnp.sqrt(1 - b2**t)
+        alpha = -rate(state.step) * root / (1 - b1**t)
+        mean = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, state.mean, grads)
+        square = jax.tree.map(lambda v, g: b2 * v + (1 - b2) * jnp.square(g), state.square, grads)
+        updates = jax.tree.map(
+            lambda m, v: alpha.astype(m.dtype) * m / (jnp.sqrt(v) + (eps * root).astype(m.dtype)),
+            mean, square,
+        )  # fmt: skip
+        return updates, AdamState(state.step + 1, mean, square)
+
+    return Elementwise(init, update)
+
+
+def is_elementwise(optimizer: optax.GradientTransformation | None) -> bool:
+    """Whether an optimiser, by default our Adam, treats every weight alone."""
+    return optimizer is None or isinstance(optimizer, Elementwise)
+
+
+def rate_at(rate: jax.Array, schedule: str, plan: Plan, step: jax.Array) -> jax.Array:
+    """The learning rate at a step: it falls to zero over the fit, or stays as it is."""
+    if schedule == "constant":
+        return rate
+    done = jnp.minimum(step / jnp.maximum(plan.steps, 1), 1.0)
+    return rate * 0.5 * (1 + jnp.cos(jnp.pi * done))
+
+
+def scheduled_adam(rate: jax.Array, schedule: str, plan: Plan) -> Elementwise:
+    """Adam whose rate follows the schedule over all steps."""
+    return adam(lambda step: rate_at(rate, schedule, plan, step))
 
 
 class DescentPhase(Phase):
@@ -20,51 +121,19 @@ class DescentPhase(Phase):
 
     def _optimizer(self) -> optax.GradientTransformation:
         method = self.method
-        return make_optimizer(method.optimizer, method.learning_rate, method.schedule, self.plan)
+        return method.optimizer or scheduled_adam(method.learning_rate, method.schedule, self.plan)
 
+    def _descend(self, trained: PyTree, grads: PyTree, optimizer: PyTree) -> tuple[PyTree, PyTree]:
+        """What is trained after a step, and the optimiser's state.
 
-def batch_nll(
-    model: Model, params: Parameters, state: Any, batch: Batch, key: jax.Array
-) -> tuple[jax.Array, Any]:
-    """Σ weight · −log p(y | x, w) over a minibatch, training; and the network's new state."""
-    outputs, state = model.apply(params, state, batch.x, key, training=True)
-    log_p = model.likelihood_of(params, outputs, batch.x, batch.y)
-    return -jnp.sum(batch.weight * log_p), state
-
-
-def mean_nll(total: jax.Array, batch: Batch) -> jax.Array:
-    """A minibatch's NLL per data point, for people to read."""
-    mass = jnp.sum(batch.weight)
-    return total / jnp.where(mass > 0, mass, 1)
-
-
-def make_optimizer(
-    optimizer: optax.GradientTransformation | None,
-    learning_rate: Any,
-    schedule: str,
-    plan: Plan,
-) -> optax.GradientTransformation:
-    """The user's optimiser, or Adam whose rate follows the schedule over all steps."""
-    if optimizer is not None:
-        return optimizer
-
-    return adam(lambda step: rate_at(learning_rate, schedule, plan, step))
-
-
-def rate_at(learning_rate: Any, schedule: str, plan: Plan, step: jax.Array) -> jax.Array:
-    """The learning rate at a step: it falls to zero over the fit, or stays as it is."""
-    if schedule == "constant":
-        return learning_rate
-    done = jnp.minimum(step / jnp.maximum(plan.steps, 1), 1.0)
-    return learning_rate * 0.5 * (1 + jnp.cos(jnp.pi * done))
-
-
-def check_optimizer(optimizer: Any, learning_rate: Any, schedule: str) -> None:
-    """Refuse what ``make_optimizer`` cannot use, by name."""
-    if optimizer is not None and not isinstance(optimizer, optax.GradientTransformation):
-        raise TypeError(
-            "optimizer must be an optax transformation such as optax.adam(1e-3), got "
-            f"{type(optimizer).__name__}"
-        )
-    above_zero("learning_rate", learning_rate)
-    one_of("schedule", schedule, ("cosine", "constant"))
+        Of a dictionary an optimiser's weight decay sees the means and points alone, and zeros for
+        the rest: it would pull a deviation to log 2, a probability to 1/2.
+        """
+        decayed = trained
+        if isinstance(trained, dict):
+            decayed = {
+                name: part if name in ("mu", "point") else jax.tree.map(jnp.zeros_like, part)
+                for name, part in trained.items()
+            }
+        updates, optimizer = self._optimizer().update(grads, optimizer, decayed)
+        return optax.apply_updates(trained, updates), optimizer

@@ -9,13 +9,6 @@ from .discrete import Bernoulli, Categorical, Poisson
 from .regression import Gaussian, MultivariateGaussian, StudentT
 
 __all__ = [
-    "Bernoulli",
-    "Categorical",
-    "From",
-    "Gaussian",
-    "Kind",
-    "Likelihood",
-    "MultivariateGaussian",
-    "Poisson",
-    "StudentT",
-]
+    "Bernoulli", "Categorical", "From", "Gaussian", "Kind", "Likelihood", "MultivariateGaussian",
+    "Poisson", "StudentT",
+]  # fmt: skip

@@ -12,6 +12,7 @@ from jaxtyping import PyTree
 from numpy.typing import ArrayLike
 from numpyro.distributions import Distribution
 
+from .._util.checks import one_of
 from ..priors import Gaussian as GaussianPrior
 
 Kind = Literal["regression", "counts", "classification"]
@@ -84,9 +85,9 @@ class Likelihood(eqx.Module):
         try:
             variance = self.marginal(outputs, params, side).variance.reshape(outputs.shape[0], -1)
         except NotImplementedError:
+            name = type(distribution).__name__
             raise ValueError(
-                f"covariance: {type(distribution).__name__} does not tell its own; "
-                "np.cov of predictive.sample(n) estimates it"
+                f"covariance: {name} does not tell its own; np.cov of sample(n) estimates it"
             ) from None
         return variance[..., None] * jnp.eye(variance.shape[-1], dtype=variance.dtype)
 
@@ -161,11 +162,7 @@ class From(Likelihood):
     ):
         self.function = function
         self.params = {k: np.asarray(v, np.float64) for k, v in (params or {}).items()}
-        if kind not in get_args(Kind):
-            raise ValueError(
-                f"kind must be 'regression', 'counts' or 'classification', got {kind!r}"
-            )
-        self.family = kind
+        self.family = one_of("kind", kind, get_args(Kind))
 
     def init(self, target_shape: tuple[int, ...]) -> dict[str, Any]:
         return {name: jnp.asarray(value, jnp.float32) for name, value in self.params.items()}

@@ -100,9 +100,7 @@ class Poisson(Likelihood):
         if not self.exposure:
             return x, None
         if not (isinstance(x, tuple) and len(x) == 2):
-            raise TypeError(
-                f"x must be a pair (x, exposure) for Poisson(exposure=True), got {type(x).__name__}"
-            )
+            raise TypeError(f"x must be a pair (x, exposure), got {type(x).__name__}")
         return x
 
     def distribution(self, outputs: jax.Array, params: PyTree, side: PyTree = None) -> Distribution:

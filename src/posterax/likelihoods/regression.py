@@ -55,9 +55,7 @@ class _LocationScale(Likelihood):
             return (1,)  # two outputs an example stand for targets of shape (N, 1)
         each = () if isinstance(self.noise, str) else np.shape(self.noise)
         if each != shape[len(shape) - len(each) :]:
-            raise ValueError(
-                f"noise must be one number or one per output, shape {shape}, got shape {each}"
-            )
+            raise ValueError(f"noise must be one number or of shape {shape}, got shape {each}")
         return shape
 
     def location_scale(self, outputs: jax.Array, params: PyTree) -> tuple[jax.Array, jax.Array]:

@@ -4,19 +4,14 @@ Every function takes a ``Predictive`` (of any method), and plain class probabili
 these say all that it needs.
 """
 
+from collections.abc import Callable
+
 from numpy.typing import ArrayLike
 
-from .calibration import (
-    Reliability,
-    adaptive_calibration_error,
-    expected_calibration_error,
-    maximum_calibration_error,
-    reliability,
-)
 from .crps import crps, crps_each
-from .detection import Detection, detection, detection_by_score
+from .detection import Detection, detection, detection_by_score, uncertainty_score
 from .evaluate import Evaluation, Score, evaluate
-from .inputs import Forecast, Weight, is_predictive
+from .inputs import Forecast, Weight, predicts_values
 from .intervals import (
     QuantileCalibration,
     coverage,
@@ -35,49 +30,27 @@ from .rejection import (
     rmse_rejection,
 )
 from .scores import (
+    Reliability,
     accuracy,
+    adaptive_calibration_error,
     brier_score,
+    expected_calibration_error,
+    maximum_calibration_error,
     mean_absolute_error,
     negative_log_likelihood,
+    reliability,
     root_mean_squared_error,
 )
-from .uncertainty import uncertainty_score
 
 __all__ = [
-    "Detection",
-    "ErrorRejection",
-    "Evaluation",
-    "QuantileCalibration",
-    "Rejection",
-    "RejectionArea",
-    "Reliability",
-    "Score",
-    "accuracy",
-    "accuracy_rejection",
-    "adaptive_calibration_error",
-    "brier_score",
-    "coverage",
-    "crps",
-    "crps_each",
-    "detection",
-    "detection_by_score",
-    "evaluate",
-    "expected_calibration_error",
-    "interval_score",
-    "maximum_calibration_error",
-    "mean_absolute_error",
-    "mean_width",
-    "negative_log_likelihood",
-    "quantile_calibration",
-    "quantile_calibration_error",
-    "rejection_area",
-    "reliability",
-    "rmse_rejection",
-    "root_mean_squared_error",
-    "sharpness",
-    "summary",
-    "uncertainty_score",
-]
+    "Detection", "ErrorRejection", "Evaluation", "QuantileCalibration", "Rejection",
+    "RejectionArea", "Reliability", "Score", "accuracy", "accuracy_rejection",
+    "adaptive_calibration_error", "brier_score", "coverage", "crps", "crps_each", "detection",
+    "detection_by_score", "evaluate", "expected_calibration_error", "interval_score",
+    "maximum_calibration_error", "mean_absolute_error", "mean_width", "negative_log_likelihood",
+    "quantile_calibration", "quantile_calibration_error", "rejection_area", "reliability",
+    "rmse_rejection", "root_mean_squared_error", "sharpness", "summary", "uncertainty_score",
+]  # fmt: skip
 
 
 def summary(
@@ -102,31 +75,20 @@ def summary(
          'expected_calibration_error': 0.4, 'maximum_calibration_error': 0.7,
          'adaptive_calibration_error': 0.4, 'sharpness': 0.536, 'rejection_area': 0.722}
     """
-    if is_predictive(predictive) and predictive.kind != "classification":
-        scores = {
-            each.__name__: each(predictive, y, weight=weight)
-            for each in (
-                negative_log_likelihood,
-                root_mean_squared_error,
-                mean_absolute_error,
-                crps,
-                quantile_calibration_error,
-            )
-        }
+    each: tuple[Callable[..., float], ...] = (accuracy, negative_log_likelihood, brier_score)
+    if predicts_values(predictive):
+        each = (negative_log_likelihood, root_mean_squared_error, mean_absolute_error, crps)
+        each = (*each, quantile_calibration_error)
+    scores = {score.__name__: score(predictive, y, weight=weight) for score in each}
+    if predicts_values(predictive):
         ends = predictive.interval(level)
         scores["coverage"] = coverage(ends, y, level, weight=weight)
         scores["mean_width"] = mean_width(ends, level, weight=weight)
         scores["interval_score"] = interval_score(ends, y, level, weight=weight)
     else:
-        scores = {
-            each.__name__: each(predictive, y, weight=weight)
-            for each in (accuracy, negative_log_likelihood, brier_score)
-        }
         for error in (
-            expected_calibration_error,
-            maximum_calibration_error,
-            adaptive_calibration_error,
-        ):
+            expected_calibration_error, maximum_calibration_error, adaptive_calibration_error
+        ):  # fmt: skip
             scores[error.__name__] = error(predictive, y, bins=bins, weight=weight)
     scores["sharpness"] = sharpness(predictive, weight=weight)
     scores["rejection_area"] = rejection_area(predictive, y, weight=weight).area

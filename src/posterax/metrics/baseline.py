@@ -26,21 +26,12 @@ class Constant:
 
     def __init__(self, law: Any, shape: tuple[int, ...], kind: str = "regression"):
         self.law, self.shape, self.kind = law, shape, kind
-
-    @property
-    def mean(self) -> np.ndarray:
-        return np.broadcast_to(self.law.mean(), self.shape)
-
-    @property
-    def std(self) -> np.ndarray:
-        return np.broadcast_to(self.law.std(), self.shape)
+        self.mean, self.std = (np.broadcast_to(m, shape) for m in (law.mean(), law.std()))
+        self.cdf = law.cdf
 
     def log_prob(self, y: ArrayLike) -> np.ndarray:
         density = self.law.logpmf if self.kind == "counts" else self.law.logpdf
         return density(y).reshape(self.shape[0], -1).sum(-1)
-
-    def cdf(self, y: ArrayLike) -> np.ndarray:
-        return self.law.cdf(y)
 
     def quantile(self, q: ArrayLike) -> np.ndarray:
         level = np.asarray(q)

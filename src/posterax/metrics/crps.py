@@ -18,10 +18,8 @@ from numpy.typing import ArrayLike
 
 from ..likelihoods import Gaussian, MultivariateGaussian
 from ..predictive import Predictive
-from ..predictive.block import Block
+from ..predictive.sampled import SampledOutputs
 from .inputs import Forecast, Weight, aligned, only_values, weighted_mean
-
-Reduction = Callable[[Block, PyTree], tuple[jax.Array]]
 
 LEVELS = 200  # of quantiles; the error for a Gaussian is below 6e-5 of its deviation
 COUNTS = 1024  # to sum at most, one by one; beyond, quantiles do
@@ -47,10 +45,7 @@ def crps(predictive: Forecast, y: ArrayLike, *, weight: Weight = None) -> float:
         >>> import numpy as np
         >>> import posterax as px
         >>> x = np.zeros((3, 1), "float32")
-        >>> model = px.Model(
-        ...     px.networks.MLP(1, 1, (4,), key=0),
-        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1),
-        ... )
+        >>> model = px.Model(px.networks.MLP(1, 1, (4,), key=0), None, px.likelihoods.Gaussian(0.1))
         >>> predictive = px.prior_posterior(model, x).predict(x, key=0)
         >>> px.metrics.crps(predictive, np.zeros(3)) < px.metrics.crps(predictive, np.full(3, 9.0))
         True
@@ -77,40 +72,37 @@ def crps_each(predictive: Forecast, y: ArrayLike) -> np.ndarray:
         >>> import numpy as np
         >>> import posterax as px
         >>> x = np.zeros((3, 1), "float32")
-        >>> model = px.Model(
-        ...     px.networks.MLP(1, 2, (4,), key=0),
-        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1),
-        ... )
+        >>> model = px.Model(px.networks.MLP(1, 2, (4,), key=0), None, px.likelihoods.Gaussian(0.1))
         >>> predictive = px.prior_posterior(model, x).predict(x, key=0)
         >>> px.metrics.crps_each(predictive, np.zeros((3, 2))).shape
         (3, 2)
     """
     predictive = only_values(predictive)
     y = aligned(y, predictive.mean.shape).astype(np.float64)
-    reduce = _reduction(predictive)
-    if reduce is None:
-        return _by_quantiles(predictive, y)
-    try:
-        each = _exact(predictive, y, reduce)
-    except NotImplementedError:  # outputs that have no distribution each, as a multinomial's
-        return _by_quantiles(predictive, y)
+    each = _exact(predictive, y)
     wide = np.isnan(each)
     return np.where(wide, _by_quantiles(predictive, y), each) if wide.any() else each
 
 
-def _reduction(predictive: Predictive) -> Reduction | None:
-    """What computes it exactly, where something does."""
+def _exact(predictive: Predictive, y: np.ndarray) -> np.ndarray:
+    """The score where it can be computed exactly, and NaN elsewhere."""
+    reduce, nowhere = _reduction(predictive), np.full(y.shape, np.nan)
+    try:
+        if reduce is None:
+            return nowhere
+        each = predictive._stream(reduce, predictive._inner_targets(y))[0]
+    except NotImplementedError:  # outputs that have no distribution each, as a multinomial's
+        return nowhere
+    each = each.reshape(y.shape).astype(np.float64)
+    return each if predictive._units is None else each * predictive._units.scale
+
+
+def _reduction(predictive: Predictive) -> Callable[..., tuple[jax.Array]] | None:
     if not isinstance(predictive, Predictive):
         return None
     if isinstance(predictive._model.likelihood, Gaussian | MultivariateGaussian):
         return _of_gaussians if predictive.samples <= PAIRS else _of_many_gaussians
     return _of_counts if predictive.kind == "counts" else None
-
-
-def _exact(predictive: Predictive, y: np.ndarray, reduce: Reduction) -> np.ndarray:
-    each = predictive._stream(reduce, predictive._inner_targets(y))[0]
-    each = each.reshape(y.shape).astype(np.float64)
-    return each if predictive._units is None else each * predictive._units.scale
 
 
 def _by_quantiles(predictive: Predictive, y: np.ndarray) -> np.ndarray:
@@ -122,28 +114,28 @@ def _by_quantiles(predictive: Predictive, y: np.ndarray) -> np.ndarray:
     return 2 * np.average(np.maximum(q * above, (q - 1) * above), axis=0, weights=weights)
 
 
-def _of_gaussians(block: Block, extra: PyTree) -> tuple[jax.Array]:
+def _of_gaussians(sampled: SampledOutputs, extra: PyTree) -> tuple[jax.Array]:
     """E|Y − y| − ½ E|Y − Y′| of a Gaussian mixture, a sum over pairs of samples."""
 
-    mean, std = _moments(block)
+    mean, std = _moments(sampled)
 
     def pairs(sample: tuple[jax.Array, jax.Array]) -> jax.Array:
         other, scale = sample
-        return block.average(_mean_distance(mean - other, jnp.hypot(std, scale)))
+        return sampled.average(_mean_distance(mean - other, jnp.hypot(std, scale)))
 
-    apart = block.average(_mean_distance(mean - jnp.asarray(block.y), std))
-    return (apart - 0.5 * block.average(jax.lax.map(pairs, (mean, std))),)
+    apart = sampled.average(_mean_distance(mean - jnp.asarray(sampled.y), std))
+    return (apart - 0.5 * sampled.average(jax.lax.map(pairs, (mean, std))),)
 
 
-def _of_many_gaussians(block: Block, extra: PyTree) -> tuple[jax.Array]:
+def _of_many_gaussians(sampled: SampledOutputs, extra: PyTree) -> tuple[jax.Array]:
     r"""E|Y − y| − ∫ F (1 − F): what is integrated is smooth, and evenly spaced places do.
 
     The error of places h apart falls as exp(−π² σ² / h²) for the least deviation σ. NaN where
     they would be too many.
     """
-    mean, std = _moments(block)
-    apart = block.average(_mean_distance(mean - jnp.asarray(block.y), std))
-    counts = block.weights > LIGHT / len(block.weights)
+    mean, std = _moments(sampled)
+    apart = sampled.average(_mean_distance(mean - jnp.asarray(sampled.y), std))
+    counts = sampled.weights > LIGHT / len(sampled.weights)
     counts = counts.reshape(-1, *[1] * (mean.ndim - 1))
     low = jnp.min(jnp.where(counts, mean - REACH * std, jnp.inf), axis=0)
     high = jnp.max(jnp.where(counts, mean + REACH * std, -jnp.inf), axis=0)
@@ -155,7 +147,7 @@ def _of_many_gaussians(block: Block, extra: PyTree) -> tuple[jax.Array]:
     def add(step: jax.Array, total: jax.Array) -> jax.Array:
         below = jax.scipy.stats.norm.cdf(low + step * width, mean, std)
         # weights sum to one within rounding only: 1 − F would be off by that wherever F is 1
-        return total + block.average(below) * block.average(1 - below)
+        return total + sampled.average(below) * sampled.average(1 - below)
 
     inside = jax.lax.fori_loop(0, steps, add, jnp.zeros_like(apart))
     return (jnp.where(fits, apart - width * inside, jnp.nan),)
@@ -167,23 +159,23 @@ def _mean_distance(mean: jax.Array, std: jax.Array) -> jax.Array:
     return mean * jax.scipy.special.erf(at / np.sqrt(2)) + 2 * std * jax.scipy.stats.norm.pdf(at)
 
 
-def _of_counts(block: Block, extra: PyTree) -> tuple[jax.Array]:
+def _of_counts(sampled: SampledOutputs, extra: PyTree) -> tuple[jax.Array]:
     """Σ_k (F(k) − 1[k ≥ y])² over where F is neither 0 nor 1; beyond, the distance to y.
 
     NaN where there are too many counts to sum.
     """
-    y = jnp.asarray(block.y).astype(block.outputs.dtype)
-    mean, std = _moments(block)
+    y = jnp.asarray(sampled.y).astype(sampled.outputs.dtype)
+    mean, std = _moments(sampled)
     low = jnp.floor(jnp.maximum(jnp.min(mean - REACH * std, axis=0), 0))
     high = jnp.ceil(jnp.max(mean + REACH * std, axis=0)) + 1
     fits = high - low <= COUNTS
 
     def probability(k: jax.Array) -> jax.Array:
         def one(f: jax.Array, own: PyTree, side: PyTree) -> jax.Array:
-            distribution = block.likelihood.marginal(f, own, side)
+            distribution = sampled.likelihood.marginal(f, own, side)
             return jnp.where(distribution.support(k), jnp.exp(distribution.log_prob(k)), 0)
 
-        return block.average(block.each(one))
+        return sampled.average(sampled.each(one))
 
     def add(step: jax.Array, sums: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         total, below = sums
@@ -198,11 +190,11 @@ def _of_counts(block: Block, extra: PyTree) -> tuple[jax.Array]:
     return (jnp.where(fits, total, jnp.nan),)
 
 
-def _moments(block: Block) -> tuple[jax.Array, jax.Array]:
+def _moments(sampled: SampledOutputs) -> tuple[jax.Array, jax.Array]:
     """Mean and deviation of y under every sample, (samples, rows, …)."""
 
     def one(f: jax.Array, own: PyTree, side: PyTree) -> tuple[jax.Array, jax.Array]:
-        marginal = block.likelihood.marginal(f, own, side)
+        marginal = sampled.likelihood.marginal(f, own, side)
         return marginal.mean, jnp.sqrt(marginal.variance)
 
-    return block.each(one)
+    return sampled.each(one)

@@ -1,12 +1,59 @@
-"""How well an uncertainty score tells inputs like those of the training from others."""
+"""How uncertain each prediction is, and how well that tells outside inputs from inside ones."""
 
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import entr
 
+from .._util.checks import one_of
 from ..data import check_finite
-from .inputs import Forecast, is_predictive, plain_array
-from .uncertainty import SCORES, uncertainty_score
+from .inputs import Forecast, class_probabilities, is_predictive, plain_array, predicts_values
+
+SCORES = ("epistemic", "aleatoric", "total", "confidence", "variance")
+
+
+def uncertainty_score(predictive: Forecast, name: str = "total") -> np.ndarray:
+    """The uncertainty of each prediction by one of the usual scores; larger is less certain.
+
+    | name | classes | regression and counts |
+    | --- | --- | --- |
+    | ``"epistemic"`` | mutual information of y and w | Var_w(E[y given w]) |
+    | ``"aleatoric"`` | expected entropy | E_w(Var[y given w]) |
+    | ``"total"`` | entropy of the mean probabilities | Var[y] |
+    | ``"confidence"`` | 1 − the largest probability | |
+    | ``"variance"`` | Var_w of the probabilities, summed over classes | Var[y] |
+
+    Several targets of one example are summed in regression. Probabilities without a posterior
+    have ``"total"`` and ``"confidence"``.
+
+    Args:
+        predictive: a ``Predictive``, or class probabilities (N, K).
+        name: which score.
+
+    Example:
+        >>> from posterax.metrics import uncertainty_score
+        >>> uncertainty_score([[1.0, 0.0], [0.5, 0.5]], "total").round(4)
+        array([0. , 0.6931])
+        >>> uncertainty_score([[1.0, 0.0], [0.5, 0.5]], "confidence")
+        array([0. , 0.5])
+    """
+    one_of("the score", name, SCORES)
+    if predicts_values(predictive):
+        if name == "confidence":
+            raise ValueError("the score 'confidence' is for classes; take 'total' for regression")
+        part = getattr(predictive, name)
+        return part.reshape(len(part), -1).sum(-1)
+    if name == "confidence":
+        return 1 - class_probabilities(predictive).max(-1)
+    if is_predictive(predictive):
+        part = getattr(predictive, name)
+        return part.sum(-1) if name == "variance" else part
+    if name != "total":
+        raise ValueError(
+            f"the score {name!r} needs a Predictive: probabilities alone do not say how much of "
+            "their spread is epistemic. They have 'total' and 'confidence'"
+        )
+    return entr(class_probabilities(predictive)).sum(-1)
 
 
 class Detection(NamedTuple):
@@ -59,11 +106,9 @@ def detection_by_score(inside: Forecast, outside: Forecast) -> dict[str, Detecti
         >>> {name: each.auroc for name, each in by_score.items()}
         {'total': 1.0, 'confidence': 1.0}
     """
-    names: tuple[str, ...] = ("total", "confidence")
-    if is_predictive(inside):
-        classes = inside.kind == "classification"
-        names = SCORES if classes else tuple(name for name in SCORES if name != "confidence")
-    return {name: detection(inside, outside, name) for name in names}
+    known = SCORES if is_predictive(inside) else ("total", "confidence")
+    missing = "confidence" if predicts_values(inside) else None
+    return {name: detection(inside, outside, name) for name in known if name != missing}
 
 
 def scores_of(given: Forecast, name: str, score: str) -> np.ndarray:

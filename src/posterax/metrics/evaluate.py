@@ -1,16 +1,16 @@
 """Every score of some predictions, with its interval and its baseline: the one way to score."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
+from .._util.text import in_columns
 from ..diagnostics import chance
 from .baseline import baseline
-from .calibration import expected_calibration_error
 from .crps import crps_each
 from .inputs import (
     Forecast,
@@ -21,32 +21,31 @@ from .inputs import (
     example_weights,
     is_predictive,
     only_values,
+    predicts_values,
     values,
 )
 from .intervals import quantile_calibration_error
+from .scores import expected_calibration_error, log_likelihoods, squared_distances
 
 LEVEL = 0.9  # of the interval whose coverage and width are measured
 CONFIDENCE = 0.95  # of the intervals of scores
 RESAMPLES = 1000
+NO_INTERVAL = (np.nan, np.nan)
 FEW_ROWS = 5  # resamples of fewer rows are all alike
 DRAWN = 20_000_000  # rows in all resamples together; more than 20,000 rows get fewer resamples
-NUMBERS = (
-    *("nll", "rmse", "mae", "r2", "crps", "coverage", "width", "interval_score"),
-    "calibration_error",
-)
-CLASSES = ("nll", "error", "brier", "calibration_error")
-# without the CRPS, which is a sum over all pairs of posterior samples
-QUICK = ("nll", "rmse", "mae", "r2", "coverage", "width", "error", "brier", "calibration_error")
-SHARES = ("coverage", "error")
 TITLES = {
     "nll": "NLL", "rmse": "RMSE", "mae": "mean absolute error", "r2": "R²", "crps": "CRPS",
     "coverage": "inside the 90 % interval", "width": "width of that interval",
     "interval_score": "interval score", "error": "error", "brier": "Brier score",
     "calibration_error": "calibration error",
 }  # fmt: skip
+CLASSES = ("nll", "error", "brier", "calibration_error")
+NUMBERS = tuple(name for name in TITLES if name not in ("error", "brier"))
+# without the CRPS, which is a sum over all pairs of posterior samples
+QUICK = tuple(name for name in TITLES if name not in ("crps", "interval_score"))
+SHARES = ("coverage", "error")
 
 Columns = dict[str, np.ndarray]  # one number a row, of which scores take the weighted mean
-Measure = Callable[[Forecast, np.ndarray, Weight, Sequence[str]], tuple[Columns, float]]
 
 
 class Score(NamedTuple):
@@ -86,15 +85,9 @@ class Evaluation(dict[str, Score]):
         return {name: score.chance for name, score in self.items() if score.chance is not None}
 
     def __repr__(self) -> str:
-        lines = [("score", "value", "95 % interval", "baseline"), *table(self)]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         return "\n".join(
-            "  ".join([
-                line[0].ljust(widths[0]),
-                *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)),
-            ])
-            for line in lines
-        )  # fmt: skip
+            in_columns([("score", "value", "95 % interval", "baseline"), *table(self)])
+        )
 
 
 def table(scores: dict[str, Score]) -> list[tuple[str, str, str, str]]:
@@ -189,87 +182,73 @@ def evaluate(
         Efron & Tibshirani, An Introduction to the Bootstrap, 1993 (percentiles, ch. 13).
         Wilson, Probable Inference, the Law of Succession, and Statistical Inference, JASA 1927.
     """
+    numbers = predicts_values(predictive)
     kind = predictive.kind if is_predictive(predictive) else "classification"
-    numbers = kind != "classification"
-    known = NUMBERS if numbers else CLASSES
-    wanted = [name for name in known if only is None or name in only]
+    wanted = [n for n in (NUMBERS if numbers else CLASSES) if only is None or n in only]
     given = values(predictive) if numbers else class_probabilities(predictive)
     y = aligned(y, given.shape).astype(np.float64) if numbers else class_labels(y, given)
     if train_y is None:
         train_y, train_weight = y, weight
     alone = baseline(kind, train_y, given.shape, weight=train_weight)
-    measure: Measure = _of_numbers if numbers else _of_classes
-    columns, error = measure(predictive, y, weight, wanted)
-    base_columns, base_error = measure(alone, y, weight, wanted)
     w = example_weights(weight, y.shape[:1])
-    value = {name: float(mean) for name, mean in _scores(_means(columns, w)).items()}
-    low, high, better = _intervals(value, columns, base_columns, w, resamples, seed)
-    base = {name: float(mean) for name, mean in _scores(_means(base_columns, w)).items()}
+    measure = _of_numbers if numbers else _of_classes
+    own, other = (measure(each, y, wanted) for each in (predictive, alone))
+    value, base = (
+        _scores({name: np.average(column, weights=w) for name, column in columns.items()})
+        for columns in (own, other)
+    )
+    ends, better = _intervals(value, own, other["nll"] - own["nll"], w, resamples, seed)
     scores = {}
     for name in wanted:
         if name == "calibration_error":
+            error, base_error = (_calibration_error(p, y, weight) for p in (predictive, alone))
             limit = _by_chance(None if numbers else given, weight, y.shape)
-            scores[name] = Score(error, np.nan, np.nan, base_error, limit)
-        elif name in SHARES:
-            ends = chance.wilson(value[name], chance.effective(w))
-            scores[name] = Score(value[name], *ends, base[name])
+            scores[name] = Score(error, *NO_INTERVAL, base_error, limit)
         else:
-            scores[name] = Score(value[name], low[name], high[name], base[name])
+            share = float(value[name]), chance.effective(w)
+            low, high = chance.wilson(*share) if name in SHARES else ends[name]
+            scores[name] = Score(float(value[name]), low, high, float(base[name]))
     return Evaluation(scores, len(y), better)
 
 
-def _of_numbers(
-    given: Forecast, y: np.ndarray, weight: Weight, wanted: Sequence[str]
-) -> tuple[Columns, float]:
-    """What scores are means of, a number for each row; and the calibration error."""
+def _of_numbers(given: Forecast, y: np.ndarray, wanted: Sequence[str]) -> Columns:
+    """What scores of values are means of: a number for each row."""
     predictive = only_values(given)
 
     def per_row(each: np.ndarray) -> np.ndarray:
         return np.asarray(each, np.float64).reshape(len(y), -1).mean(-1)
 
-    surprise = -np.asarray(predictive.log_prob(y), np.float64).reshape(len(y), -1).sum(-1)
     square = np.square(values(predictive) - y)
-    columns = {"nll": surprise, "rmse": per_row(square)}
+    columns = {"nll": -log_likelihoods(predictive, y), "rmse": per_row(square)}
     if "mae" in wanted:
         columns["mae"] = per_row(np.abs(values(predictive, "median") - y))
     if "r2" in wanted:
-        apart, squares = ((v.reshape(len(y), -1).T) for v in (y - y.mean(0), square))
+        apart, squares = (v.reshape(len(y), -1).T for v in (y - y.mean(0), square))
         for t in range(len(apart)):
             columns |= {f"r2/{t}": squares[t], f"y/{t}": apart[t], f"y2/{t}": np.square(apart[t])}
     if "crps" in wanted:
         columns["crps"] = per_row(crps_each(predictive, y))
     if {"coverage", "width", "interval_score"} & set(wanted):
         low, high = (np.asarray(end, np.float64) for end in predictive.interval(LEVEL))
+        outside = np.maximum(low - y, 0) + np.maximum(y - high, 0)
         columns["coverage"] = per_row((low <= y) & (y <= high))
         columns["width"] = per_row(high - low)
-        outside = np.maximum(low - y, 0) + np.maximum(y - high, 0)
         columns["interval_score"] = per_row(high - low + 2 / (1 - LEVEL) * outside)
-    error = float("nan")
-    if "calibration_error" in wanted:
-        error = quantile_calibration_error(predictive, y, weight=weight) ** 0.5
-    return columns, error
+    return columns
 
 
-def _of_classes(
-    predictive: Forecast, y: np.ndarray, weight: Weight, wanted: Sequence[str]
-) -> tuple[Columns, float]:
+def _of_classes(given: Forecast, y: np.ndarray, wanted: Sequence[str]) -> Columns:
     """The same of classes."""
-    p = class_probabilities(predictive)
-    hit = np.arange(p.shape[-1]) == y[..., None]
-    if is_predictive(predictive):
-        likelihood = np.asarray(predictive.log_prob(y), np.float64)
-    else:
-        with np.errstate(divide="ignore"):
-            likelihood = np.log(p[hit])
-    columns = {
-        "nll": -likelihood.reshape(len(y), -1).sum(-1),
-        "error": (p.argmax(-1) != y).reshape(len(y), -1).mean(-1),
-        "brier": np.square(p - hit).sum(-1).reshape(len(y), -1).mean(-1),
-    }
-    error = float("nan")
-    if "calibration_error" in wanted:
-        error = expected_calibration_error(p, y, weight=weight)
-    return columns, error
+    p = class_probabilities(given)
+    each = {"error": p.argmax(-1) != y, "brier": squared_distances(p, y)}
+    columns = {name: column.reshape(len(y), -1).mean(-1) for name, column in each.items()}
+    return {"nll": -log_likelihoods(given, y)} | columns
+
+
+def _calibration_error(predictive: Forecast, y: np.ndarray, weight: Weight) -> float:
+    if predicts_values(predictive):
+        return quantile_calibration_error(predictive, y, weight=weight) ** 0.5
+    return expected_calibration_error(predictive, y, weight=weight)
 
 
 def _by_chance(p: np.ndarray | None, weight: Weight, shape: tuple[int, ...]) -> float:
@@ -277,10 +256,6 @@ def _by_chance(p: np.ndarray | None, weight: Weight, shape: tuple[int, ...]) -> 
     if p is None:
         return chance.of_quantiles(chance.effective(example_weights(weight, shape[:1])))
     return chance.of_classes(p.reshape(-1, p.shape[-1]), example_weights(weight, shape).ravel())
-
-
-def _means(columns: Columns, weight: np.ndarray) -> Columns:
-    return {name: np.average(column, weights=weight) for name, column in columns.items()}
 
 
 def _scores(means: Columns) -> Columns:
@@ -300,30 +275,22 @@ def _scores(means: Columns) -> Columns:
 
 
 def _intervals(
-    value: dict[str, float],
-    columns: Columns,
-    base: Columns,
-    weight: np.ndarray,
-    resamples: int,
-    seed: int,
-) -> tuple[dict[str, float], dict[str, float], float]:
+    value: Columns, columns: Columns, gain: np.ndarray, w: np.ndarray, resamples: int, seed: int
+) -> tuple[dict[str, tuple[float, float]], float]:
     """The ends of each score's interval, and the share of resamples that beat the baseline."""
-    n = len(weight)
-    matrix = np.stack([*columns.values(), base["nll"] - columns["nll"]], axis=-1)
+    n = len(w)
+    ends = dict.fromkeys(value, NO_INTERVAL)
     if n < FEW_ROWS or not resamples:
-        drawn = np.full((matrix.shape[1], 1), np.nan)
-    else:
-        resamples = int(np.clip(DRAWN // n, resamples // 10, resamples))
-        drawn = _resampled(matrix, weight, resamples, seed)
-    low, high = {}, {}
+        return ends, np.nan
+    resamples = int(np.clip(DRAWN // n, resamples // 10, resamples))
+    drawn = _resampled(np.stack([*columns.values(), gain], axis=-1), w, resamples, seed)
     for name, each in _scores(dict(zip(columns, drawn, strict=False))).items():
         each = each[np.isfinite(each)]
-        enough = len(each) > drawn.shape[1] / 2 and np.isfinite(value[name])
-        ends = np.quantile(each, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]) if enough else None
-        low[name], high[name] = (np.nan, np.nan) if ends is None else map(float, ends)
-    gain = drawn[-1]
-    finite = np.isfinite(matrix[:, -1]).all() and not np.isnan(gain).all()
-    return low, high, float(np.mean(gain > 0)) if finite else float("nan")
+        if len(each) > resamples / 2 and np.isfinite(value[name]):
+            low, high = np.quantile(each, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+            ends[name] = float(low), float(high)
+    finite = np.isfinite(gain).all() and not np.isnan(drawn[-1]).all()
+    return ends, float(np.mean(drawn[-1] > 0)) if finite else np.nan
 
 
 def _resampled(matrix: np.ndarray, weight: np.ndarray, resamples: int, seed: int) -> np.ndarray:
@@ -338,7 +305,7 @@ def _resampled(matrix: np.ndarray, weight: np.ndarray, resamples: int, seed: int
     with warnings.catch_warnings():  # the percentiles are taken of the means that are defined
         warnings.simplefilter("ignore", stats.DegenerateDataWarning)
         result = stats.bootstrap(
-        (np.arange(n),), means, n_resamples=resamples, batch=max(1, 1_000_000 // n),
-        vectorized=True, method="percentile", random_state=seed,
-    )  # fmt: skip
+            (np.arange(n),), means, n_resamples=resamples, batch=max(1, 1_000_000 // n),
+            vectorized=True, method="percentile", random_state=seed,
+        )  # fmt: skip
     return result.bootstrap_distribution

@@ -9,6 +9,8 @@ from ..data import as_array, check_finite
 from ..predictive import Predictive
 
 if TYPE_CHECKING:
+    from typing import TypeGuard
+
     from typing_extensions import TypeIs
 
 SUM_TOLERANCE = 1e-3  # probabilities in half precision sum to one within this
@@ -29,6 +31,11 @@ def is_predictive(given: Forecast) -> "TypeIs[Predictive]":
     """
     # a distribution of numpyro, a posterior too, has a log_prob but is of no kind
     return hasattr(type(given), "log_prob") and hasattr(given, "kind")
+
+
+def predicts_values(given: Forecast) -> "TypeGuard[Predictive]":
+    """Whether it is a predictive of values of y: of regression or counts."""
+    return is_predictive(given) and given.kind != "classification"
 
 
 def plain_array(given: Forecast, name: str) -> np.ndarray:
@@ -78,8 +85,7 @@ def class_probabilities(given: Forecast, name: str = "probabilities") -> np.ndar
     p = plain_array(given, name)
     if p.ndim < 2 or 0 in p.shape:
         raise ValueError(
-            f"{name} must be a Predictive of classes or an array (N, K) with the classes last "
-            f"(two of them where the outcome is binary), got shape {p.shape}"
+            f"{name} must be a Predictive or probabilities (N, K), classes last, got {p.shape}"
         )
     check_finite(name, p)
     sums = p.sum(-1, keepdims=True)
@@ -87,8 +93,7 @@ def class_probabilities(given: Forecast, name: str = "probabilities") -> np.ndar
         worst = sums.flat[np.argmax(np.abs(sums - 1))]
         raise ValueError(
             f"{name} must be 0 or more and sum to 1 over the last axis; the least is {p.min():g}, "
-            f"the sum furthest from 1 is {worst:g}. Take the softmax of logits first, and give "
-            "what is left out a class of its own"
+            f"the sum furthest from 1 is {worst:g}. Take the softmax of logits first"
         )
     return p / sums
 

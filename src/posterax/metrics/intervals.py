@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import entr
 
 from .._util.checks import fraction
 from ..data import as_array
@@ -13,8 +14,8 @@ from .inputs import (
     aligned,
     class_probabilities,
     example_weights,
-    is_predictive,
     only_values,
+    predicts_values,
     weighted_mean,
 )
 
@@ -106,13 +107,9 @@ def sharpness(predictive: Forecast, *, weight: Weight = None) -> float:
         >>> round(sharpness([[0.5, 0.5], [1.0, 0.0]]), 4)
         0.3466
     """
-    if is_predictive(predictive) and predictive.kind != "classification":
-        each = np.asarray(predictive.std, np.float64)
-    else:
-        from scipy.special import entr
-
-        each = entr(class_probabilities(predictive)).sum(-1)
-    return weighted_mean(each, weight)
+    if predicts_values(predictive):
+        return weighted_mean(np.asarray(predictive.std, np.float64), weight)
+    return weighted_mean(entr(class_probabilities(predictive)).sum(-1), weight)
 
 
 class QuantileCalibration(NamedTuple):
@@ -140,10 +137,7 @@ def quantile_calibration(
         >>> import numpy as np
         >>> import posterax as px
         >>> x = np.zeros((3, 1), "float32")
-        >>> model = px.Model(
-        ...     px.networks.MLP(1, 1, (4,), key=0),
-        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1),
-        ... )
+        >>> model = px.Model(px.networks.MLP(1, 1, (4,), key=0), None, px.likelihoods.Gaussian(0.1))
         >>> predictive = px.prior_posterior(model, x).predict(x, key=0)
         >>> px.metrics.quantile_calibration(predictive, [-9.0, 0.0, 9.0], [0.01, 0.99]).observed
         array([0.33333333, 0.66666667])
@@ -184,10 +178,7 @@ def quantile_calibration_error(
         >>> import numpy as np
         >>> import posterax as px
         >>> x = np.zeros((3, 1), "float32")
-        >>> model = px.Model(
-        ...     px.networks.MLP(1, 1, (4,), key=0),
-        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1),
-        ... )
+        >>> model = px.Model(px.networks.MLP(1, 1, (4,), key=0), None, px.likelihoods.Gaussian(0.1))
         >>> predictive = px.prior_posterior(model, x).predict(x, key=0)
         >>> px.metrics.quantile_calibration_error(predictive, [9.0, 9.0, 9.0], [0.5])
         0.25

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .detection import uncertainty_score
 from .inputs import (
     Forecast,
     Weight,
@@ -17,10 +18,9 @@ from .inputs import (
     class_labels,
     class_probabilities,
     example_weights,
-    is_predictive,
+    predicts_values,
     values,
 )
-from .uncertainty import uncertainty_score
 
 ORDERS = (8, 1000)  # random ones to average over, the fewer the more examples there are
 EXAMPLES = 200_000  # in all of them together
@@ -35,7 +35,7 @@ class Rejection(NamedTuple):
     @property
     def area(self) -> float:
         """The mean accuracy over all shares of rejection: the area under the curve."""
-        return _area(self.rejected, self.accuracy)
+        return _area(*self)
 
 
 class ErrorRejection(NamedTuple):
@@ -47,7 +47,7 @@ class ErrorRejection(NamedTuple):
     @property
     def area(self) -> float:
         """The mean error over all shares of rejection: the area under the curve."""
-        return _area(self.rejected, self.rmse)
+        return _area(*self)
 
 
 class RejectionArea(NamedTuple):
@@ -94,8 +94,8 @@ def accuracy_rejection(
         Nadeem, Zucker & Hanczar, Accuracy-Rejection Curves (ARCs) for Comparing Classification
         Methods with a Reject Option, MLSB 2010.
     """
-    right, scores, w = _read_classes(probabilities, y, score, weight)
-    return Rejection(*_curve(right, scores, w))
+    wrong, scores, w = _read(probabilities, y, score, weight, classes=True)
+    return Rejection(*_curve(1 - wrong, scores, w))
 
 
 def rmse_rejection(
@@ -120,9 +120,8 @@ def rmse_rejection(
         >>> curve.rejected, curve.rmse
         (array([0. , 0.5]), array([2.12132034, 0. ]))
     """
-    square, scores, w = _read_errors(predictive, y, score, weight)
-    rejected, kept = _curve(square, scores, w)
-    return ErrorRejection(rejected, np.sqrt(kept))
+    rejected, square = _curve(*_read(predictive, y, score, weight, classes=False))
+    return ErrorRejection(rejected, np.sqrt(square))
 
 
 def rejection_area(
@@ -144,46 +143,34 @@ def rejection_area(
     References:
         Malinin, Mlodozeniec & Gales, Ensemble Distribution Distillation, ICLR 2020 (the ratio).
     """
-    regression = is_predictive(predictive) and predictive.kind != "classification"
-    if regression:
-        loss, scores, w = _read_errors(predictive, y, score, weight)
-    else:
-        right, scores, w = _read_classes(predictive, y, score, weight)
-        loss = 1 - right
+    classes = not predicts_values(predictive)
+    loss, scores, w = _read(predictive, y, score, weight, classes=classes)
 
     def area(scores: np.ndarray) -> float:
-        if regression:
+        if not classes:
             return _mean_area(loss, scores, w)
-        rejected, kept = _curve(loss, scores, w)
-        return _area(rejected, 1 - kept)
+        rejected, wrong = _curve(loss, scores, w)
+        return _area(rejected, 1 - wrong)
 
     return RejectionArea(area(scores), area(np.zeros_like(scores)), area(loss))
 
 
-def _read_classes(
-    probabilities: Forecast, y: ArrayLike, score: str | ArrayLike, weight: Weight
+def _read(
+    given: Forecast, y: ArrayLike, score: str | ArrayLike, weight: Weight, *, classes: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    p = class_probabilities(probabilities)
-    right = (p.argmax(-1) == class_labels(y, p)).astype(float)
-    given = probabilities if is_predictive(probabilities) else p
-    scores = _scores(given, score, right.shape)
-    return right.ravel(), scores.ravel(), example_weights(weight, right.shape).ravel()
-
-
-def _read_errors(
-    predictive: Forecast, y: ArrayLike, score: str | ArrayLike, weight: Weight
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    mean = values(predictive)
-    square = np.square(mean - aligned(y, mean.shape))
-    square = square.reshape(len(square), -1).mean(-1)
-    scores = _scores(predictive, score, square.shape)
-    return square, scores, example_weights(weight, square.shape)
-
-
-def _scores(predictive: Forecast, score: str | ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
+    """The loss of each prediction (1 for a wrong class, or a squared error), score and weight."""
+    if classes:
+        p = class_probabilities(given)
+        loss = (p.argmax(-1) != class_labels(y, p)).astype(float)
+    else:
+        mean = values(given)
+        square = np.square(mean - aligned(y, mean.shape))
+        loss = square.reshape(len(square), -1).mean(-1)
     if isinstance(score, str):
-        return uncertainty_score(predictive, score).astype(np.float64)
-    return aligned(score, shape, "score").astype(np.float64)
+        scores = uncertainty_score(given, score).astype(np.float64)
+    else:
+        scores = aligned(score, loss.shape, "score").astype(np.float64)
+    return loss.ravel(), scores.ravel(), example_weights(weight, loss.shape).ravel()
 
 
 def _curve(

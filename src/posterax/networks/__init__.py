@@ -5,35 +5,19 @@ from typing import Any
 from .adapters import as_network
 from .base import Network
 from .convolutional import ConvNet, LeNet5
-from .lora import low_rank
+from .images import ResNet, UNet
 from .mlp import MLP
-from .recurrent import Recurrent
-from .resnet import ResNet
+from .parts import low_rank
+from .sequences import Recurrent, TemporalConvNet
 from .sparse import sparse
-from .temporal import TemporalConvNet
 from .torch_import import from_torch
 from .transformer import Transformer
-from .unet import UNet
 
 # what a file may name
-BY_NAME: dict[str, Any] = {
-    network.__name__: network
-    for network in (MLP, LeNet5, ConvNet, ResNet, UNet, TemporalConvNet, Recurrent, Transformer)
-}
+_IN_THE_BOX = (MLP, LeNet5, ConvNet, ResNet, UNet, TemporalConvNet, Recurrent, Transformer)
+BY_NAME: dict[str, Any] = {network.__name__: network for network in _IN_THE_BOX}
 
 __all__ = [
-    "BY_NAME",
-    "MLP",
-    "ConvNet",
-    "LeNet5",
-    "Network",
-    "Recurrent",
-    "ResNet",
-    "TemporalConvNet",
-    "Transformer",
-    "UNet",
-    "as_network",
-    "from_torch",
-    "low_rank",
-    "sparse",
-]
+    "BY_NAME", "MLP", "ConvNet", "LeNet5", "Network", "Recurrent", "ResNet", "TemporalConvNet",
+    "Transformer", "UNet", "as_network", "from_torch", "low_rank", "sparse",
+]  # fmt: skip

@@ -57,9 +57,8 @@ class EquinoxNetwork(Network):
         own = jax.tree.map(lambda a: a, state)  # Equinox lets a state be used only once
         if self.batched:
             return module(x), state
-        keys = None
-        if self.keyed and key is not None:
-            keys = jax.random.split(key, jax.tree.leaves(x)[0].shape[0])
+        rows = jax.tree.leaves(x)[0].shape[0]
+        keys = jax.random.split(key, rows) if self.keyed and key is not None else None
 
         def one(x: PyTree, key: jax.Array | None) -> Any:
             options = {"key": key} if self.keyed else {}
@@ -76,9 +75,7 @@ class EquinoxNetwork(Network):
         return 1 if name in (*tables, *looked_up) else outputs_first(shape)
 
     def check_inputs(self, x: PyTree) -> None:
-        check = getattr(self.static, "check_inputs", None)
-        if check is not None:
-            check(x)
+        getattr(self.static, "check_inputs", lambda x: None)(x)
 
     def rebuild(self, params: PyTree, state: PyTree) -> Any:
         module = eqx.combine(params, self.static)
@@ -97,23 +94,16 @@ class PlainNetwork(Network):
         dropout = training if dropout is None else dropout
         switches = {"key": key, "training": training, "dropout": dropout}
         options = {name: v for name, v in switches.items() if _accepts(self.function, name)}
-        if dropout != training and "key" in options and "dropout" not in options:
-            options |= self._one_switch(options, dropout)
+        if dropout != training and "dropout" not in options and {"key", "training"} <= set(options):
+            if self.stateful:
+                raise ValueError(
+                    "network: apply has one switch for state and dropout: let it take dropout"
+                )
+            options["training"] = dropout
         params = self._combined(params)
         if self.stateful:
             return self.function(params, state, x, **options)
         return self.function(params, x, **options), state
-
-    def _one_switch(self, options: dict[str, Any], dropout: bool) -> dict[str, Any]:
-        """``training`` where it is what turns dropout on, and nothing else hangs on it."""
-        if "training" not in options:
-            return {}
-        if self.stateful:
-            raise ValueError(
-                "network: apply(params, state, x) has one switch, training, for its state and for "
-                "dropout, which stays on at prediction: let it take dropout (True or False) too"
-            )
-        return {"training": dropout}
 
     def _combined(self, params: PyTree) -> Any:
         return params if self.others is None else eqx.combine(params, self.others)
@@ -271,8 +261,7 @@ def _plain_params(params: PyTree) -> tuple[Any, Any]:
         array = jnp.asarray(leaf)
         if not jnp.issubdtype(array.dtype, jnp.inexact):
             raise TypeError(
-                f"network parameter {jax.tree_util.keystr(path)} must be floating point, "
-                f"got {array.dtype}; keep integers inside apply"
+                f"network parameter {jax.tree_util.keystr(path)} must be floating point"
             )
         return array
 

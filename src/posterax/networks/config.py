@@ -1,7 +1,7 @@
 """Constructor arguments: checked, kept as fields, and given back when a network is saved."""
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import equinox as eqx
@@ -36,12 +36,10 @@ class Configured(eqx.Module):
         """Constructor arguments, for saving by name; the key stays out, the weights are saved."""
         arguments = inspect.signature(type(self).__init__).parameters
         values = {n: getattr(self, n) for n in arguments if n not in ("self", "key")}
+        kind = type(self).__name__
         for name, value in values.items():
             if callable(value):
-                raise ValueError(
-                    f"{type(self).__name__} with an {name} given as a function has no saved form; "
-                    f"name it ({', '.join(ACTIVATIONS)}) or load with px.load(path, model=model)"
-                )
+                raise ValueError(f"{kind}: {name} given as a function has no saved form: name it")
         return {n: list(v) if isinstance(v, tuple) else v for n, v in values.items()}
 
     def _set_sizes(self, **sizes: int) -> None:
@@ -96,18 +94,4 @@ def flag(name: str, value: object) -> bool:
     """
     if not isinstance(value, bool):
         raise ValueError(f"{name} must be True or False, got {value!r}")
-    return value
-
-
-def one_of(name: str, value: object, options: Sequence[Any]) -> Any:
-    """One of the options.
-
-    Example:
-        >>> from posterax.networks.config import one_of
-        >>> one_of("depth", 18, (18, 20))
-        18
-    """
-    # by type as well: True is no 1
-    if not any(type(value) is type(option) and value == option for option in options):
-        raise ValueError(f"{name} must be {' or '.join(map(repr, options))}, got {value!r}")
     return value

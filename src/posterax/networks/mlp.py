@@ -116,8 +116,7 @@ class MLP(Configured):
         adding = sum(self._adds())
         if residual and not adding:
             raise ValueError(
-                "residual=True needs neighbouring hidden layers of one width, such as "
-                f"hidden_sizes=(100, 100), got hidden_sizes={self.hidden_sizes}"
+                f"residual=True needs two equal hidden_sizes in a row, got {self.hidden_sizes}"
             )
         sizes = (self.in_size, *self.hidden_sizes, self.out_size)
         gain = gain_of(activation)

@@ -2,6 +2,7 @@ r"""A network some of whose weights are the constant 0: only the others are para
 
 import zlib
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import equinox as eqx
@@ -41,7 +42,7 @@ class SparseNetwork(Wrapper):
             name = path_name(path)
             if name not in self.positions:
                 return entries
-            size, positions = int(np.prod(shapes[name])), self.positions[name]
+            size, positions = prod(shapes[name]), self.positions[name]
             if not any(isinstance(a, Tracer) for a in (entries, positions)):
                 host = np.zeros(size, entries.dtype)
                 host[np.asarray(positions)] = entries
@@ -64,13 +65,11 @@ class SparseNetwork(Wrapper):
 
     def masks(self) -> Masks:
         """By name, of the arrays that lost something: whether each entry remains."""
-
-        def mask(name: str, shape: tuple[int, ...]) -> np.ndarray:
-            flat = np.zeros(int(np.prod(shape)), bool)
-            flat[np.asarray(self.positions[name])] = True
-            return flat.reshape(shape)
-
-        return {name: mask(name, shape) for name, shape in self.shapes if name in self.positions}
+        return {
+            name: np.bincount(self.positions[name], minlength=prod(shape)).reshape(shape) > 0
+            for name, shape in self.shapes
+            if name in self.positions
+        }
 
     def restrict(self, tree: PyTree) -> Any:
         """Of a tree like the dense network's weights, what belongs to the entries that remain."""
@@ -159,9 +158,7 @@ def check_masks(mask: PyTree, network: Network) -> Masks:
     masks = {}
     for name, value in named_leaves(mask).items():
         if name not in params:
-            raise ValueError(
-                f"mask: no weight is called {name!r}; the weights are {', '.join(params)}"
-            )
+            raise ValueError(f"mask: {name!r} is none of the weights {', '.join(params)}")
         array = np.asarray(value)
         if array.dtype != bool:
             raise TypeError(f"mask: {name} must be booleans (True: remains), got {array.dtype}")
@@ -169,7 +166,7 @@ def check_masks(mask: PyTree, network: Network) -> Masks:
             array = array[earlier[name]]  # what is gone is gone
         if array.shape != params[name].shape:
             raise ValueError(
-                f"mask: {name} must have the shape {params[name].shape}, got {array.shape}"
+                f"mask: {name} must have the shape {params[name].shape}, not {array.shape}"
             )
         if not array.all():
             masks[name] = array
@@ -228,7 +225,7 @@ def pack_bits(mask: np.ndarray) -> np.ndarray:
 
 def unpack_bits(bits: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """The mask again; never more than its shape asks for."""
-    size = int(np.prod(shape))
+    size = prod(shape)
     expected = -(-size // 8)
     try:
         raw = zlib.decompressobj().decompress(bits.tobytes(), expected + 1)

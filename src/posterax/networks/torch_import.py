@@ -44,14 +44,6 @@ class _Reader:
         self.next += 1
         return value
 
-    def finish(self) -> None:
-        if self.next < len(self.entries):
-            name, value = self.entries[self.next]
-            raise ValueError(
-                f"state_dict has {len(self.entries)} arrays and network takes {self.next}: the "
-                f"first without a place is {name!r} of shape {value.shape}"
-            )
-
 
 def _entries(state_dict: Any) -> list[tuple[str, np.ndarray]]:
     """The arrays of a state dict by name, in order."""
@@ -112,10 +104,9 @@ def _recurrent(read: _Reader, layer: Any, path: str) -> dict[str, np.ndarray]:
     new = _same(read, layer, path, "weight_ih", "weight_hh")
     if layer.bias is None:
         return new
-    from_input, from_hidden = (
-        read.take(f"{path}.bias ({name})", layer.bias.shape, name)
-        for name in ("bias_ih", "bias_hh")
-    )
+    shape = layer.bias.shape
+    from_input = read.take(f"{path}.bias (bias_ih)", shape, "bias_ih")
+    from_hidden = read.take(f"{path}.bias (bias_hh)", shape, "bias_hh")
     if isinstance(layer, eqx.nn.LSTMCell):  # gates i, f, g, o on both sides; only the sum counts
         return new | {"bias": from_input + from_hidden}
     # gates r, z, n: the reset gate multiplies the hidden part of n, with its bias
@@ -180,8 +171,7 @@ def from_torch(network: Any, state_dict: Mapping[str, Any]) -> Any:
     module, state = network if isinstance(network, tuple) and len(network) == 2 else (network, None)
     if not isinstance(module, eqx.Module) or not isinstance(state, eqx.nn.State | None):
         raise TypeError(
-            "network must be an Equinox module, or (module, state) for a stateful one, got "
-            f"{type(network).__name__}"
+            f"network must be an Equinox module or (module, state), got {type(network).__name__}"
         )
     read = _Reader(state_dict)
     nodes, treedef = jax.tree_util.tree_flatten_with_path(
@@ -201,7 +191,11 @@ def from_torch(network: Any, state_dict: Mapping[str, Any]) -> Any:
             new.append(jnp.asarray(read.take(name, node.shape, fits), node.dtype))
         else:
             new.append(node)
-    read.finish()
+    for name, value in read.entries[read.next :]:
+        raise ValueError(
+            f"state_dict has {len(read.entries)} arrays and network takes {read.next}: the first "
+            f"without a place is {name!r} of shape {value.shape}"
+        )
     module = jax.tree.unflatten(treedef, new)
     return module if not isinstance(network, tuple) else (module, state)
 
@@ -210,11 +204,8 @@ def _replaced(layer: Any, arrays: dict[str, np.ndarray]) -> Any:
     names = [name for name in arrays if not name.startswith("running")]
     if not names:
         return layer
-    return eqx.tree_at(
-        lambda node: [getattr(node, name) for name in names],
-        layer,
-        [jnp.asarray(arrays[name], getattr(layer, name).dtype) for name in names],
-    )
+    new = [jnp.asarray(arrays[name], getattr(layer, name).dtype) for name in names]
+    return eqx.tree_at(lambda node: [getattr(node, name) for name in names], layer, new)
 
 
 def _with_averages(layer: Any, state: PyTree, arrays: dict[str, np.ndarray], path: str) -> Any:
@@ -222,10 +213,7 @@ def _with_averages(layer: Any, state: PyTree, arrays: dict[str, np.ndarray], pat
     if not isinstance(layer, eqx.nn.BatchNorm):
         return state
     if state is None:
-        raise TypeError(
-            f"network has batch normalisation at {path}: pass (module, state), as "
-            "eqx.nn.make_with_state gives it"
-        )
+        raise TypeError(f"network has batch normalisation at {path}: pass (module, state)")
     batch = layer.mode == "batch"
     index = layer.batch_state_index if batch else layer.ema_state_index
     assert index is not None
@@ -236,7 +224,6 @@ def _with_averages(layer: Any, state: PyTree, arrays: dict[str, np.ndarray], pat
     # setting uses up an Equinox state; the one that was given stays usable
     state = jax.tree.map(lambda a: a, state).set(index, averages)
     if batch:
-        return state.set(
-            layer.batch_counter, jnp.full_like(state.get(layer.batch_counter), MANY_STEPS)
-        )
+        counter = layer.batch_counter
+        return state.set(counter, jnp.full_like(state.get(counter), MANY_STEPS))
     return state.set(layer.ema_first_time_index, jnp.asarray(False))

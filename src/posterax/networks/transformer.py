@@ -13,7 +13,7 @@ from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
 from .config import Activation, Configured, activation_function, known_activation
 from .mlp import Linear, gain_of, initial_normal
-from .recurrent import as_sequence, split_mask
+from .sequences import as_sequence, split_mask
 
 
 class TransformerBlock(eqx.Module):
@@ -105,8 +105,7 @@ class Transformer(Configured):
     ):
         if (in_size is None) == (vocabulary is None):
             raise ValueError(
-                "in_size is for inputs with features, vocabulary for tokens: give one of them and "
-                f"None for the other, got in_size={in_size!r} and vocabulary={vocabulary!r}"
+                "in_size is for inputs with features, vocabulary for tokens: give one of them"
             )
         self.in_size = None if in_size is None else whole_number("in_size", in_size)
         self.vocabulary = None if vocabulary is None else whole_number("vocabulary", vocabulary)
@@ -152,15 +151,14 @@ class Transformer(Configured):
         """Refuse tokens of a batch that are not in the vocabulary; masked ones do not count."""
         if self.vocabulary is None:
             return
+        n = self.vocabulary
         tokens, *mask = x if isinstance(x, tuple | list) else (x,)
         tokens = np.asarray(tokens)
-        unknown = (tokens < 0) | (tokens >= self.vocabulary)
+        unknown = (tokens < 0) | (tokens >= n)
         unknown = unknown & np.asarray(mask[0]) if mask else unknown
         if unknown.any():
-            raise ValueError(
-                f"x holds the token {tokens[unknown][0]}; with vocabulary={self.vocabulary} tokens "
-                f"go from 0 to {self.vocabulary - 1}"
-            )
+            token, known = tokens[unknown][0], f"with vocabulary={n} tokens go from 0 to {n - 1}"
+            raise ValueError(f"x holds the token {token}; {known}")
 
     def _embed(self, x: PyTree) -> tuple[jax.Array, jax.Array | None]:
         if isinstance(self.embedding, Linear):
@@ -170,8 +168,7 @@ class Transformer(Configured):
         tokens, mask = split_mask(x)
         if tokens.ndim != 1 or not jnp.issubdtype(tokens.dtype, jnp.integer):
             raise ValueError(
-                "x must be one sequence of whole-number tokens of shape (T,), or a pair (tokens, "
-                f"mask), got {tokens.dtype} of shape {tokens.shape}"
+                f"x must be whole-number tokens of shape (T,), got {tokens.dtype}{tokens.shape}"
             )
         tokens = tokens.astype(int) if mask is None else jnp.where(mask, tokens, 0).astype(int)
         known = (tokens >= 0) & (tokens < self.embedding.num_embeddings)

@@ -7,9 +7,9 @@ import numpy as np
 from .._util.checks import whole_number
 from ..networks.parts import Where
 from ..posteriors import Posterior
-from ..posteriors.named_moments import named_moments
+from ..posteriors.scaled import named_moments
 from ..pruning.ranking import Ranking
-from ..pruning.signal_to_noise import signal_to_noise as ratios
+from ..pruning.ranking import signal_to_noise as ratios
 from .style import BLUE, MEAN, TOTAL, Axes, annotate
 
 FLOOR = -100.0  # decibels: a mean below 1e-10 deviations is no mean but what an optimiser left

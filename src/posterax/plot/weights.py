@@ -15,7 +15,7 @@ from ..model import Parameters
 from ..networks.parts import Where
 from ..posteriors.base import evaluate_each
 from ..posteriors.laplace import priors_of
-from ..posteriors.named_moments import moments_of, named_moments
+from ..posteriors.scaled import moments_of, named_moments
 from ..priors import Flat, Grid, Prior, is_prior
 from .quantities import weight_entry
 from .style import BLUE, DATA, EPISTEMIC, MEAN, TOTAL, Axes, annotate

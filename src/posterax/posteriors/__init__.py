@@ -2,35 +2,19 @@
 
 from .base import Evidence, Posterior
 from .correlated import FullGaussian, LowRankGaussian
-from .draws import Draws, Point
+from .draws import Draws, Point, WeightedDraws
 from .dropout import DropoutPosterior
 from .enumerated import Enumerated
-from .factorized import Factorized
-from .gaussian import MeanFieldGaussian
+from .factors import Factorized
 from .laplace import LaplaceGaussian
 from .mixture import GaussianMixture
 from .prior import PriorPosterior, before_data, prior_posterior
-from .radial import Radial
 from .record import Record
-from .weighted import WeightedDraws
+from .scaled import MeanFieldGaussian, Radial
 
 __all__ = [
-    "Draws",
-    "DropoutPosterior",
-    "Enumerated",
-    "Evidence",
-    "Factorized",
-    "FullGaussian",
-    "GaussianMixture",
-    "LaplaceGaussian",
-    "LowRankGaussian",
-    "MeanFieldGaussian",
-    "Point",
-    "Posterior",
-    "PriorPosterior",
-    "Radial",
-    "Record",
-    "WeightedDraws",
-    "before_data",
+    "Draws", "DropoutPosterior", "Enumerated", "Evidence", "Factorized", "FullGaussian",
+    "GaussianMixture", "LaplaceGaussian", "LowRankGaussian", "MeanFieldGaussian", "Point",
+    "Posterior", "PriorPosterior", "Radial", "Record", "WeightedDraws", "before_data",
     "prior_posterior",
-]
+]  # fmt: skip

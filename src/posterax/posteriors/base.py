@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import equinox as eqx
 import jax
@@ -22,6 +22,9 @@ from .record import Record
 
 if TYPE_CHECKING:
     from ..diagnostics.diagnosis import Diagnosis
+
+Summary = Callable[[Parameters], Any]
+Estimate = tuple[np.ndarray, np.ndarray]  # and its standard error
 
 
 class Evidence(NamedTuple):
@@ -60,8 +63,7 @@ class Posterior(eqx.Module):
 
         By default 100 keys: for families whose draws are independent.
         """
-        n = 100 if samples is None else samples
-        return Particles(jax.random.split(key, n), jnp.full((n,), 1 / n))
+        return Particles.equal(jax.random.split(key, samples or 100))
 
     def parameters(self, identity: PyTree) -> Parameters:
         """The draw with this identity: pure, so that it can be made inside a compiled program."""
@@ -149,8 +151,9 @@ class Posterior(eqx.Module):
             {"weights": tree_size(self.model.parameters), **self._sizes()},
             {"network": self.model.network_name(), "targets": self.targets.given},
         )
+        short = lambda v: f"{v:,.4g}" if isinstance(v, float) else v  # noqa: E731
         shown = [
-            ", ".join(f"{name}={_short(v)}" for name, v in line.items() if v is not None)
+            ", ".join(f"{name}={short(v)}" for name, v in line.items() if v is not None)
             for line in lines
         ]
         return "\n    ".join([f"{type(self).__name__}(", *(f"{s}," for s in shown if s)]) + "\n)"
@@ -160,7 +163,7 @@ class Posterior(eqx.Module):
         """The course of the fit, an array for each quantity (``nll``, ``kl``, …)."""
         return self.record.history if self.record is not None else {}
 
-    def bare(self) -> "Posterior":
+    def bare(self) -> Self:
         """Without record and evidence, as compiled programs take it."""
         return dataclasses.replace(self, record=None, evidence=None)
 
@@ -175,8 +178,8 @@ class Posterior(eqx.Module):
         return _draw_many(self.bare(), ids)
 
     def expectation(
-        self, function: Callable[[Parameters], Any], *, samples: int | None = None, key: KeyLike = 0
-    ) -> tuple[np.ndarray, np.ndarray]:
+        self, function: Summary, *, samples: int | None = None, key: KeyLike = 0
+    ) -> Estimate:
         """E[F(w) | D] and its Monte Carlo standard error.
 
         Chains count the dependence of their draws on one another, by the effective sample size of
@@ -187,13 +190,12 @@ class Posterior(eqx.Module):
             samples: draws to use (default: the posterior's own number).
             key: an int or a JAX key.
         """
-        ids, weights = self.particles(as_key(key), samples)
-        values = evaluate_each(function, self.bare(), ids)
-        values, w = np.asarray(values), np.asarray(weights, np.float64)
-        mean = np.tensordot(w, values, axes=1)
-        # independent draws with weights: the delta method for a self-normalised average
-        error = np.sqrt(np.tensordot(np.square(w), np.square(values - mean), axes=1))
-        return mean, error
+        return self._expectation(function, samples, as_key(key))
+
+    def _expectation(self, function: Summary, samples: int | None, key: jax.Array) -> Estimate:
+        ids, weights = self.particles(key, samples)
+        values = np.asarray(evaluate_each(function, self.bare(), ids))
+        return weighted_mean(np.asarray(weights, np.float64), values)
 
     def predict(
         self,
@@ -233,10 +235,7 @@ class Posterior(eqx.Module):
 
     def to_arviz(self) -> Any:
         """The draws as ArviZ has them, for posteriors that are made of draws."""
-        raise ValueError(
-            f"to_arviz: {type(self).__name__} has no draws of its own; ArviZ takes those of "
-            "samplers such as px.MCLMC and px.NUTS"
-        )
+        raise ValueError(f"to_arviz: {type(self).__name__} has no draws of its own, as px.NUTS has")
 
     def diagnose(self, x: PyTree = None, *, most: int = 500) -> "Diagnosis":
         """Whether the chains behind this posterior can be trusted, in numbers and in words.
@@ -265,20 +264,17 @@ class Posterior(eqx.Module):
             key: an int or a JAX key, for the network of one posterior draw.
 
         Example:
-            >>> import numpy as np
             >>> import posterax as px
-            >>> x = np.linspace(-1, 1, 8)[:, None].astype("float32")
-            >>> prior, likelihood = px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1)
-            >>> model = px.Model(px.networks.MLP(1, 1, (4,), key=0), prior, likelihood)
-            >>> trained = px.fit(model, (x, x), px.MaximumAPosteriori(), steps=5, key=0).network()
-            >>> last = px.Model(trained, prior, likelihood, where="layers.1.*", rest="frozen")
-            >>> last.bayesian_size
-            5
+            >>> from posterax.demo import curve_data, curve_model
+            >>> model = curve_model()
+            >>> posterior = px.fit(model, curve_data(8), px.MaximumAPosteriori(), steps=5, key=0)
+            >>> trained = posterior.network()
+            >>> px.Model(trained, likelihood=model.likelihood, where="layers.1.*", rest="frozen")
+            Model(...)
         """
         if key is None and not self.centred:
             raise ValueError(
-                f"{type(self).__name__}: the means of its weights are no network that fits; "
-                "network(key=0) gives one draw's"
+                f"{type(self).__name__}: its mean does not fit; network(key=0) gives one draw's"
             )
         if key is None:
             params, state = self.moments()[0], self.state
@@ -293,11 +289,13 @@ class Posterior(eqx.Module):
     def as_prior(self) -> PerWeight:
         """This posterior as the prior of the next data, a Gaussian with its moments."""
         mean, std = self.moments()
-        std = self.model.bayesian(std)  # points have no spread, and stay points
+        name, std = (
+            type(self).__name__,
+            self.model.bayesian(std),
+        )  # points have no spread, and stay points
         if any(float(jnp.min(s)) <= 0 for s in jax.tree.leaves(std) if s.size):
             raise ValueError(
-                f"{type(self).__name__} has parameters without spread, so it is no prior: "
-                "fit with a method that gives every weight a deviation"
+                f"{name} has parameters without spread, so it is no prior: fit with another method"
             )
         return PerWeight(mean, std)
 
@@ -336,8 +334,10 @@ def _in_groups(function: Callable[[Any], Any], ids: PyTree, group: int) -> Any:
     return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), values, rest)
 
 
-def _short(value: Any) -> str:
-    return f"{value:,.4g}" if isinstance(value, float) else str(value)
+def weighted_mean(w: np.ndarray, values: np.ndarray) -> Estimate:
+    """The mean over independent draws, by the delta method for a self-normalised average."""
+    mean = np.tensordot(w, values, axes=1)
+    return mean, np.sqrt(np.tensordot(np.square(w), np.square(values - mean), axes=1))
 
 
 @eqx.filter_jit

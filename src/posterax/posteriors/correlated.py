@@ -31,6 +31,23 @@ class Correlated(Symmetric):
     def moments(self) -> tuple[Parameters, Parameters]:
         return self.mu, self._or_zero(self.tree(jnp.sqrt(self.variances())))
 
+    def log_prob(self, parameters: Parameters) -> jax.Array:
+        """log N(w | μ, Σ) of all parameters that are no points."""
+        away = self.flat(parameters) - self.flat(self.mu)
+        return -0.5 * self._square(away) - self._log_root() - 0.5 * LOG_2PI * len(away)
+
+    def entropy(self) -> jax.Array:
+        """−E log q(w) = ½ log |Σ| + D/2 (1 + log 2π)."""
+        return self._log_root() + 0.5 * (1 + LOG_2PI) * self.model.bayesian_size
+
+    def _square(self, away: jax.Array) -> jax.Array:
+        """(w − μ)ᵀ Σ⁻¹ (w − μ)."""
+        raise NotImplementedError
+
+    def _log_root(self) -> jax.Array:
+        """Half the log determinant of the covariance."""
+        raise NotImplementedError
+
 
 class FullGaussian(Correlated):
     r"""q(w) = N(w | μ, L Lᵀ), L lower triangular.
@@ -53,18 +70,11 @@ class FullGaussian(Correlated):
     def variances(self) -> jax.Array:
         return jnp.sum(jnp.square(self.cholesky), axis=1)
 
-    def log_prob(self, parameters: Parameters) -> jax.Array:
-        """log N(w | μ, L Lᵀ) of all parameters that are no points."""
-        away = self.flat(parameters) - self.flat(self.mu)
+    def _square(self, away: jax.Array) -> jax.Array:
         noise = solve_triangular(self.cholesky, away, lower=True)
-        return -0.5 * noise @ noise - self._log_root() - 0.5 * LOG_2PI * len(away)
-
-    def entropy(self) -> jax.Array:
-        """−E log q(w) = log |L| + D/2 (1 + log 2π)."""
-        return self._log_root() + 0.5 * (1 + LOG_2PI) * len(self.cholesky)
+        return noise @ noise
 
     def _log_root(self) -> jax.Array:
-        """log |L|, half the log determinant of the covariance."""
         return jnp.sum(jnp.log(jnp.abs(jnp.diag(self.cholesky))))
 
 
@@ -73,6 +83,9 @@ class LowRankGaussian(Correlated):
 
     ``mu`` and ``sigma`` are trees like the model's parameters, ``sigma`` with ``None`` for points;
     ``factor`` is F, (D, K), over the D parameters that are none, in tree order.
+
+    By the matrix inversion and determinant lemmas, with G = F/σ and z = (w − μ)/σ, the quadratic
+    form is zᵀz − (Gᵀz)ᵀ C⁻¹ (Gᵀz) and the determinant |σ|² |C|, where C = I + GᵀG is only (K, K).
     """
 
     sigma: Parameters
@@ -89,21 +102,11 @@ class LowRankGaussian(Correlated):
     def variances(self) -> jax.Array:
         return jnp.square(ravel_pytree(self.sigma)[0]) + jnp.sum(jnp.square(self.factor), axis=1)
 
-    def log_prob(self, parameters: Parameters) -> jax.Array:
-        r"""log N(w | μ, diag(σ²) + F Fᵀ), by the matrix inversion and determinant lemmas.
-
-        With G = F/σ and z = (w − μ)/σ the quadratic form is zᵀz − (Gᵀz)ᵀ C⁻¹ (Gᵀz) and the
-        determinant |σ|² |C|, where C = I + GᵀG is only (K, K).
-        """
+    def _square(self, away: jax.Array) -> jax.Array:
         sigma = ravel_pytree(self.sigma)[0]
-        z = (self.flat(parameters) - self.flat(self.mu)) / sigma
+        z = away / sigma
         along = (self.factor / sigma[:, None]).T @ z
-        square = z @ z - along @ cho_solve((self._small(), True), along)
-        return -0.5 * square - self._log_root() - 0.5 * LOG_2PI * len(z)
-
-    def entropy(self) -> jax.Array:
-        """−E log q(w) = ½ log |diag(σ²) + F Fᵀ| + D/2 (1 + log 2π)."""
-        return self._log_root() + 0.5 * (1 + LOG_2PI) * len(self.factor)
+        return z @ z - along @ cho_solve((self._small(), True), along)
 
     def _small(self) -> jax.Array:
         """The Cholesky factor of C = I + GᵀG, G = F/σ."""
@@ -112,7 +115,6 @@ class LowRankGaussian(Correlated):
         return jnp.linalg.cholesky(identity + scaled.T @ scaled)
 
     def _log_root(self) -> jax.Array:
-        """Half the log determinant of the covariance."""
         own = jnp.sum(jnp.log(ravel_pytree(self.sigma)[0]))
         return own + jnp.sum(jnp.log(jnp.diag(self._small())))
 

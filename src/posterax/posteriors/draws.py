@@ -1,6 +1,5 @@
 """Posteriors made of stored draws: chains, ensembles, weighted candidates, and a single point."""
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -8,13 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
+from numpy.typing import ArrayLike
 
 from .._util.checks import whole_number
-from .._util.keys import KeyLike
 from .._util.tree import named_leaves, plain
 from ..model import Parameters
 from ..predictive import Particles
-from .base import Posterior, evaluate_each
+from .base import Estimate, Evidence, Posterior, Summary, evaluate_each, weighted_mean
 
 
 class Draws(Posterior):
@@ -55,12 +54,11 @@ class Draws(Posterior):
         else:  # evenly spread over chains and time
             index = jnp.asarray(np.linspace(0, total - 1, samples).round().astype(np.int32))
         if self.log_weights is None:
-            return Particles(index, jnp.full((len(index),), 1 / len(index)))
+            return Particles.equal(index)
+        weights = jax.nn.softmax(jnp.ravel(self.log_weights))
         if len(index) < total:  # thinning weighted draws would lose the heavy ones
-            p = jax.nn.softmax(jnp.ravel(self.log_weights))
-            index = jax.random.choice(key, total, (len(index),), p=p)
-            return Particles(index, jnp.full((len(index),), 1 / len(index)))
-        return Particles(index, jax.nn.softmax(jnp.ravel(self.log_weights)))
+            return Particles.equal(jax.random.choice(key, total, (len(index),), p=weights))
+        return Particles(index, weights)
 
     def parameters(self, identity: PyTree) -> Parameters:
         return self._pick(self.draws, identity)
@@ -79,11 +77,9 @@ class Draws(Posterior):
         mean = jax.tree.map(average, flat)
         return mean, jax.tree.map(lambda a, m: jnp.sqrt(average(jnp.square(a - m))), flat, mean)
 
-    def expectation(
-        self, function: Callable[[Parameters], Any], *, samples: int | None = None, key: KeyLike = 0
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _expectation(self, function: Summary, samples: int | None, key: jax.Array) -> Estimate:
         if not self.chained or self.log_weights is not None:
-            return super().expectation(function, samples=samples, key=key)
+            return super()._expectation(function, samples, key)
         chains, length = self.shape
         wanted = length if samples is None else -(-whole_number("samples", samples) // chains)
         # the same times in every chain, so that what is left are still chains
@@ -91,7 +87,7 @@ class Draws(Posterior):
         ids = np.add.outer(np.arange(chains, dtype=np.int32) * length, time)
         values = np.asarray(evaluate_each(function, self.bare(), jnp.asarray(ids.ravel())))
         values = values.reshape(*ids.shape, *values.shape[1:]).astype(np.float64)
-        from ..diagnostics.chain_statistics import mcse  # a leaf, in a room that stands above
+        from ..diagnostics.chain_statistics import mcse  # in a room that stands above
 
         return np.asarray(values.mean((0, 1))), mcse(values)
 
@@ -105,11 +101,9 @@ class Draws(Posterior):
         Example:
             >>> import numpy as np
             >>> import posterax as px
-            >>> x = np.linspace(-1, 1, 16)[:, None].astype("float32")
-            >>> model = px.Model(
-            ...     px.networks.MLP(1, 1, (), key=0),
-            ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.3),
-            ... )
+            >>> x = np.linspace(-1, 1, 16, dtype="float32")[:, None]
+            >>> line = px.networks.MLP(1, 1, (), key=0)
+            >>> model = px.Model(line, likelihood=px.likelihoods.Gaussian(0.3))
             >>> posterior = px.fit(model, (x, x[:, 0]), px.NUTS(warmup=50), steps=8, key=0)
             >>> tree = posterior.to_arviz()
             >>> dict(tree.posterior["network.layers.0.weight"].sizes)["draw"]
@@ -125,16 +119,14 @@ class Draws(Posterior):
         if self.log_weights is not None:
             stats["log_weights"] = self.log_weights
         groups = {"posterior": named_leaves(self.draws), "sample_stats": stats}
+        arrays = {
+            # a slash would be a group of its own
+            group: {name.replace("/", "."): plain(a) for name, a in leaves.items()}
+            for group, leaves in groups.items()
+            if leaves
+        }
         about = {"inference_library": "posterax", "inference_library_version": __version__}
-        return arviz_base.from_dict(
-            {
-                # a slash would be a group of its own
-                group: {name.replace("/", "."): plain(a) for name, a in leaves.items()}
-                for group, leaves in groups.items()
-                if leaves
-            },
-            attrs={"posterior": about},
-        )
+        return arviz_base.from_dict(arrays, attrs={"posterior": about})
 
 
 class Point(Posterior):
@@ -158,3 +150,96 @@ class Point(Posterior):
 
     def moments(self) -> tuple[Parameters, Parameters]:
         return self.point, jax.tree.map(jnp.zeros_like, self.point)
+
+
+class WeightedDraws(Draws):
+    r"""Independent candidates with weights, (chain, draw); made by ``px.ImportanceSampling``.
+
+    Σ vᵢ F(cᵢ) with vᵢ = wᵢ / Σ w estimates E[F(w) | D]. ``log_weights`` are normalised, and Pareto
+    smoothed where the method was asked to; ``stats["log_weight"]`` holds log p(D, c) − log q(c) as
+    it was. ``khat`` is the shape of the weights' tail (NaN where it cannot be found, and on a
+    grid); ``log_normaliser`` is log p(D) where the user knew it, and makes ``expectation`` the
+    plain, unbiased mean of w F.
+    """
+
+    khat: Any = None
+    log_normaliser: Any = None
+
+    @property
+    def effective_sample_size(self) -> float:
+        """(Σ w)² / Σ w²: how many equally weighted draws tell as much."""
+        return effective(self.log_weights)
+
+    def _expectation(self, function: Summary, samples: int | None, key: jax.Array) -> Estimate:
+        if samples is not None:
+            return super()._expectation(function, samples, key)
+        count, known = int(np.prod(self.shape)), self.log_normaliser is not None
+        values = np.asarray(evaluate_each(function, self.bare(), jnp.arange(count)), np.float64)
+        if known:
+            raw = np.asarray(self.stats["log_weight"], np.float64).ravel()
+            w = np.exp(raw - float(self.log_normaliser)) / count
+        else:
+            w = np.exp(normalised(self.log_weights)).ravel()
+        # what has no weight may have no value either
+        used = np.expand_dims(w > 0, tuple(range(1, values.ndim)))
+        values = np.where(used, values, 0)
+        if not known:
+            return weighted_mean(w, values)
+        each = count * w.reshape(used.shape) * values
+        return np.tensordot(w, values, axes=1), each.std(axis=0, ddof=1) / np.sqrt(count)
+
+
+def normalised(log_weights: ArrayLike) -> np.ndarray:
+    """Log weights whose exponentials sum to one, in float64."""
+    raw = np.asarray(log_weights, np.float64)
+    return raw - raw.max() - np.log(np.sum(np.exp(raw - raw.max())))
+
+
+def effective(log_weights: ArrayLike) -> float:
+    """The effective sample size of draws with these log weights.
+
+    Example:
+        >>> import numpy as np
+        >>> from posterax.posteriors.draws import effective
+        >>> round(effective(np.log([0.5, 0.5, 1e-9])), 3)
+        2.0
+    """
+    return float(1 / np.sum(np.exp(2 * normalised(log_weights))))
+
+
+def evidence_of(log_weights: np.ndarray) -> Evidence:
+    """log of the mean weight, and its standard error by the delta method."""
+    raw = np.asarray(log_weights, np.float64).ravel()
+    best, n = raw.max(), raw.size
+    w = np.exp(raw - best)
+    error = w.std(ddof=1) / (np.sqrt(n) * w.mean()) if n > 1 else np.inf
+    return Evidence(float(best + np.log(w.mean())), float(error))
+
+
+def pareto_smooth(
+    log_weights: np.ndarray, relative_efficiency: float = 1.0
+) -> tuple[np.ndarray, float]:
+    """Log weights with a smoothed tail, normalised, and k-hat; both by arviz-stats.
+
+    The largest weights follow a generalised Pareto distribution, whose shape k tells how heavy
+    their tail is: 1/k moments are finite. Replaced by the quantiles of that distribution, they no
+    longer depend on which single candidate happened to come (Vehtari et al. 2024).
+
+    ``relative_efficiency`` is the effective share of the draws, where they depend on one another.
+    NaN, and weights as they are, where the tail says nothing: below 25 candidates, or where the
+    largest weights are all the same or nothing beside the very largest.
+    """
+    raw = np.asarray(log_weights, np.float64)
+    plain = normalised(raw)
+    if raw.size < 25:
+        return plain, np.nan
+    from arviz_stats.base import array_stats
+
+    with np.errstate(all="ignore"):
+        try:
+            smooth, khat = array_stats.psislw(-raw.ravel(), r_eff=relative_efficiency)
+        except ValueError:  # all tail values are the same
+            return plain, np.nan
+    if not np.isfinite(khat) or np.any(np.isnan(smooth)):
+        return plain, np.nan
+    return smooth.reshape(raw.shape), float(khat)

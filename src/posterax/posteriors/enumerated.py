@@ -4,9 +4,9 @@ A state is known by a number, whose digits say which value each weight has (mixe
 with k values is a digit of base k). The first weight is the fastest digit.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import equinox as eqx
 import jax
@@ -15,33 +15,25 @@ import numpy as np
 from jaxtyping import PyTree
 
 from .._util.jax_names import Tracer
-from .._util.keys import KeyLike
 from ..data import bucket
 from ..model import Model, Parameters
 from ..predictive import Particles
-from ..priors import Grid, PerWeight
-from .base import Posterior
+from ..priors import Grid
+from .base import Estimate, Posterior, Summary
+from .factors import Gridded
 
 NEGLIGIBLE = 1e-12  # of the probability may be left out of sums over states
 MOST = 4096  # states that a prediction averages over; beyond, draws
 BLOCK = 1024  # states at once in an expectation
 
 
-class Digits(NamedTuple):
-    """The digits that an array of weights has within the number of a state."""
-
-    grid: Grid
-    like: jax.Array
-    strides: np.ndarray  # shaped like the array
-
-
-def digits(model: Model) -> Iterator[Digits]:
-    """Every array of the parameters, in order, with its grid and its digits' strides."""
+def digits(model: Model) -> Iterator[tuple[Grid, jax.Array, np.ndarray]]:
+    """The grid of every array of the parameters, the array, and its digits' strides."""
     stride = 1
     for prior, like in zip(model.prior_of_each(), jax.tree.leaves(model.parameters), strict=True):
         grid = cast(Grid, prior)
         strides = [stride * len(grid) ** i for i in range(like.size)]
-        yield Digits(grid, like, np.asarray(strides, np.int32).reshape(like.shape))
+        yield grid, like, np.asarray(strides, np.int32).reshape(like.shape)
         stride *= len(grid) ** like.size
 
 
@@ -62,27 +54,28 @@ def encode(model: Model, parameters: Parameters) -> tuple[jax.Array, jax.Array]:
     return number, inside
 
 
-class Enumerated(Posterior):
+class Enumerated(Gridded):
     r"""p(s | D) of every state s, exact; made by ``px.Enumeration``.
 
     ``log_probs`` has one entry for each state. Predictions average over all states with their
     probabilities, without those whose probabilities sum to less than 1e-12; where that leaves
     more than 4096 states, over 4096 draws that follow the distribution evenly (systematic
-    sampling). ``expectation``, ``moments`` and ``marginals`` are exact however many there are.
+    sampling). ``moments``, ``marginals`` and ``expectation`` (unless it is asked for ``samples``)
+    are exact however many there are.
     """
 
     log_probs: Any
 
     def particles(self, key: jax.Array, samples: int | None) -> Particles:
         if samples is not None:
-            return Particles(_draw(self.log_probs, key, samples), jnp.full((samples,), 1 / samples))
+            return Particles.equal(_draw(self.log_probs, key, samples))
         numbers, probs = self.likely()
         if len(numbers) <= MOST:
             return Particles(jnp.asarray(numbers), jnp.asarray(probs))
         ladder = np.cumsum(self._probs())
         u = (np.arange(MOST) + float(jax.random.uniform(key))) / MOST
         evenly = np.searchsorted(ladder, u * ladder[-1], side="right").astype(np.int32)
-        return Particles(jnp.asarray(evenly), jnp.full((MOST,), 1 / MOST))
+        return Particles.equal(jnp.asarray(evenly))
 
     def _sizes(self) -> dict[str, int]:
         return {"states": len(self.log_probs)}
@@ -107,18 +100,9 @@ class Enumerated(Posterior):
         number, inside = encode(self.model, parameters)
         return jnp.where(inside, jnp.asarray(self.log_probs)[number], -jnp.inf)
 
-    def expectation(
-        self, function: Callable[[Parameters], Any], *, samples: int | None = None, key: KeyLike = 0
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """E[F(w) | D], the sum over all states: its standard error is 0.
-
-        Args:
-            function: F, from parameters to an array.
-            samples: estimate it from so many draws instead, as from any posterior.
-            key: an int or a JAX key, for ``samples``.
-        """
+    def _expectation(self, function: Summary, samples: int | None, key: jax.Array) -> Estimate:
         if samples is not None:
-            return super().expectation(function, samples=samples, key=key)
+            return super()._expectation(function, samples, key)
         numbers, probs = self.likely()
         # sizes are shared by similar posteriors; what is added weighs nothing
         more = (0, bucket(len(numbers)) - len(numbers))
@@ -145,11 +129,9 @@ class Enumerated(Posterior):
         probs = probs / probs.sum()
 
         def one(grid: Grid, like: jax.Array, strides: np.ndarray) -> jax.Array:
-            each = [
-                probs.reshape(-1, len(grid), int(stride)).sum(2).sum(0)
-                for stride in strides.ravel()
-            ]
-            return jnp.asarray(jnp.stack(each), like.dtype).reshape(*like.shape, len(grid))
+            split = (probs.reshape(-1, len(grid), int(stride)) for stride in strides.ravel())
+            each = jnp.stack([states.sum(2).sum(0) for states in split])
+            return jnp.asarray(each, like.dtype).reshape(*like.shape, len(grid))
 
         return self.model.tree_of(one(*each) for each in digits(self.model))
 
@@ -162,12 +144,6 @@ class Enumerated(Posterior):
         pairs = zip(self.model.prior_of_each(), jax.tree.leaves(self.marginals()), strict=True)
         mean, std = zip(*(one(cast(Grid, grid), probs) for grid, probs in pairs), strict=True)
         return self.model.tree_of(mean), self.model.tree_of(std)
-
-    def as_prior(self) -> PerWeight:
-        raise ValueError(
-            "Enumerated: weights on a grid are not Gaussian, so this posterior is no prior for "
-            "the next data: fit all data together, or read posterior.marginals()"
-        )
 
 
 @partial(jax.jit, static_argnums=2)

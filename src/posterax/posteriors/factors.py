@@ -11,6 +11,7 @@ of each other under q; they may share variational parameters.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -22,8 +23,9 @@ from .._util.noise import noise_key, standard_normal
 from .._util.special import softplus
 from .._util.tree import named_leaves
 from ..model import Model, Parameters
-from ..priors import Grid, Prior, is_flat, is_grid, is_prior
+from ..priors import Grid, PerWeight, Prior, is_flat, is_grid, is_prior
 from ..priors.base import normal_log_prob
+from .base import Posterior
 
 
 @runtime_checkable
@@ -213,8 +215,7 @@ def check_hashable(family: Any) -> None:
         hash((jax.tree.structure(family), *(a for a in arrays if not eqx.is_array_like(a))))
     except TypeError as error:
         raise TypeError(
-            f"family must be hashable: write @dataclass(frozen=True), with fields that are "
-            f"hashable too, for {type(family).__name__} ({error})"
+            f"family must be hashable: write @dataclass(frozen=True) ({error})"
         ) from error
 
 
@@ -236,3 +237,77 @@ def check_family(family: Any, model: Model) -> None:
                 f"family: log_prob of {name} has shape {log_q.shape}, not {w.shape}: it is the log "
                 "density of each weight, not their sum"
             )
+
+
+class Gridded(Posterior):
+    """A posterior of weights on a grid, or of some: it is no Gaussian prior for the next data."""
+
+    def marginals(self) -> Parameters:
+        """P(wᵢ = vₖ) of every weight on a grid, the values on a last axis."""
+        raise NotImplementedError
+
+    def as_prior(self) -> PerWeight:
+        if has_grids(self.model):
+            raise ValueError(
+                f"{type(self).__name__}: weights on a grid are not Gaussian, so this posterior is "
+                "no prior for the next data: fit all data together, or read posterior.marginals()"
+            )
+        return super().as_prior()
+
+
+class Factorized(Gridded):
+    r"""q(w) = ∏ᵢ qᵢ(wᵢ), categorical where weights are on a grid; made by ``px.BlackBoxVI``.
+
+    ``variational`` is a dictionary of trees like the model's parameters, each with ``None`` where
+    an array has no such thing: ``mu`` and ``rho`` of Gaussian factors (``mu`` also of points) and
+    ``logits`` of categorical ones, or ``own`` where the family is the user's. Where all factors
+    are Gaussian, ``MeanFieldGaussian`` is the posterior instead.
+    """
+
+    family: Any
+    variational: dict[str, Any]
+
+    def parameters(self, identity: PyTree) -> Parameters:
+        return draw(self.model, self.family, self.variational, identity)
+
+    def log_prob(self, parameters: Parameters) -> jax.Array:
+        """Σᵢ log qᵢ(wᵢ) over all parameters that are not points; −∞ off the grid."""
+        weights = iter(jax.tree.leaves(parameters))
+        terms = self._each(lambda factor, v: jnp.sum(factor.log_prob(v, next(weights))))
+        return jax.tree.reduce(jnp.add, terms)
+
+    def _each(self, function: Any) -> list[Any]:
+        return each(self.model, self.family, self.variational, function)
+
+    def marginals(self) -> Parameters:
+        """P(wᵢ = vₖ) of every weight on a grid, the values on a last axis; ``None`` for others.
+
+        Example:
+            >>> import numpy as np
+            >>> import posterax as px
+            >>> network = {"slope": np.ones((1, 1), "float32")}, lambda p, x: x @ p["slope"]
+            >>> model = px.Model(network, px.priors.Grid([0, 1]), px.likelihoods.Gaussian(1.0))
+            >>> x = np.ones((3, 1), "float32")
+            >>> posterior = px.fit(model, (x, x), px.BlackBoxVI(), steps=10)
+            >>> posterior.marginals().network["slope"].shape
+            (1, 1, 2)
+        """
+
+        def probs(factor: Any, v: dict[str, Any]) -> jax.Array | None:
+            if not isinstance(factor, CategoricalFactor):
+                return None
+            return jnp.moveaxis(jnp.exp(factor.log_probs(v)), 0, -1)
+
+        return self.model.tree_of(self._each(probs))
+
+    def moments(self) -> tuple[Parameters, Parameters]:
+        mean, std = zip(*self._each(lambda factor, v: factor.moments(v)), strict=True)
+        return self.model.tree_of(mean), self.model.tree_of(std)
+
+    def save(self, path: str | Path) -> None:
+        if self.family != "auto":
+            name = type(self.family).__name__
+            raise ValueError(
+                f"save: the family {name} is code of your own: keep posterior.variational, or draws"
+            )
+        super().save(path)

@@ -14,9 +14,9 @@ from .._util.tree import named_leaves
 from ..model import Parameters
 from ..priors import Gaussian, is_prior
 from ..priors.base import LOG_2PI
-from .base import Posterior, map_samples
+from .base import Posterior
 from .correlated import refuse_large_covariance
-from .symmetric import Symmetric
+from .symmetric import Symmetric, in_pairs
 
 
 class Part(NamedTuple):
@@ -65,7 +65,7 @@ class LaplaceGaussian(Symmetric):
 
         centre, tangent = jax.linearize(network, random.network)
 
-        def pair(key: jax.Array) -> Any:
+        def sides(key: jax.Array) -> Any:
             step = self.deviation(key)
             moved = tangent(step.network)
 
@@ -73,11 +73,9 @@ class LaplaceGaussian(Symmetric):
                 own = jax.tree.map(lambda m, d: m + sign * d, random.likelihood, step.likelihood)
                 return centre + sign * moved, eqx.combine(own, points.likelihood)
 
-            return jax.tree.map(lambda *both: jnp.stack(both), side(1.0), side(-1.0))
+            return side
 
-        # one derivative serves both of a pair
-        pairs = map_samples(pair, ids.key[::2], 2 * jax.tree.leaves(x)[0].shape[0])
-        return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:])[: len(ids.sign)], pairs)
+        return in_pairs(sides, ids, x)
 
     # -- moments and density
 
@@ -89,9 +87,8 @@ class LaplaceGaussian(Symmetric):
 
     def covariance(self) -> jax.Array:
         """(D, D) over all parameters that have a prior, in tree order; 0 for those of no block."""
-        refuse_large_covariance(
-            self.model, "covariance()", "moments() gives the deviations", matrices=2
-        )
+        instead = "moments() gives the deviations"
+        refuse_large_covariance(self.model, "covariance()", instead, matrices=2)
         return _covariance(self.bare())
 
     def log_prob(self, parameters: Parameters) -> jax.Array:
@@ -115,14 +112,10 @@ class LaplaceGaussian(Symmetric):
         priors = named_leaves(self.model.priors, is_leaf=is_prior)
         for name in (name for part in self.parts() for name in part.names):
             if not isinstance(priors[name], Gaussian):
-                return (
-                    f"it needs Gaussian priors, and that of {name} is "
-                    f"{type(priors[name]).__name__}: use px.priors.Gaussian"
-                )
-        return (
-            "the pass over the data was interrupted; px.fit(…, px.Laplace(train=False), init=…) "
-            "with this posterior makes it anew"
-        )
+                kind = type(priors[name]).__name__
+                return f"it needs Gaussian priors, and that of {name} is {kind}"
+        again = "px.fit(…, px.Laplace(train=False), init=posterior) makes it anew"
+        return f"the pass over the data was interrupted; {again}"
 
     # -- blocks and trees
 
@@ -134,13 +127,11 @@ class LaplaceGaussian(Symmetric):
 
     def _split(self, part: Part, flat: jax.Array) -> dict[str, jax.Array]:
         """What belongs to each weight of a block."""
-        centre, by_name, at = named_leaves(self.mu), dict[str, jax.Array](), 0
-        flat = flat.reshape(-1)
-        for name in part.names:
-            like = centre[name]
-            by_name[name] = flat[at : at + like.size].reshape(like.shape)
-            at += like.size
-        return by_name
+        centre = named_leaves(self.mu)
+        likes = [centre[name] for name in part.names]
+        pieces = jnp.split(flat.reshape(-1), np.cumsum([like.size for like in likes])[:-1])
+        shaped = (piece.reshape(like.shape) for piece, like in zip(pieces, likes, strict=True))
+        return dict(zip(part.names, shaped, strict=True))
 
     def _tree(self, by_name: dict[str, jax.Array]) -> Parameters:
         """A tree like the parameters, ``None`` for those of no block."""

@@ -13,7 +13,7 @@ from ..model import Parameters
 from ..predictive import Particles
 from ..priors import PerWeight
 from .base import Posterior
-from .gaussian import MeanFieldGaussian
+from .scaled import MeanFieldGaussian
 from .symmetric import Signed, opposite_pairs
 
 
@@ -47,16 +47,15 @@ class GaussianMixture(Posterior):
         mu, rho, state = jax.tree.map(lambda a: a[index], (self.mu, self.rho, self.state))
         return MeanFieldGaussian(self.model, state, self.targets, mu=mu, rho=rho)
 
-    def member(self, index: Any) -> MeanFieldGaussian:
-        return self.component(index)
+    member = component
 
     def particles(self, key: jax.Array, samples: int | None) -> Particles:
-        n = 100 if samples is None else samples
+        n = samples or 100
         within = Signed(jax.random.split(key, n), jnp.ones(n))
         return self._placed(np.arange(n) % self.members, within, key)
 
     def antithetic(self, key: jax.Array, samples: int | None) -> Particles:
-        n = 100 if samples is None else samples
+        n = samples or 100
         # fewer draws than two for each component: one each, rather than pairs for some
         each = np.arange(n) if n < 2 * self.members else np.arange(n) // 2
         return self._placed(each % self.members, opposite_pairs(key, n), key)
@@ -80,15 +79,13 @@ class GaussianMixture(Posterior):
 
     def log_prob(self, parameters: Parameters) -> jax.Array:
         """log (1/M) Σₘ ∏ᵢ N(wᵢ | μₘᵢ, σₘᵢ²)."""
-        each = jax.lax.map(
-            lambda index: self.component(index).log_prob(parameters), jnp.arange(self.members)
-        )
+        one = lambda index: self.component(index).log_prob(parameters)  # noqa: E731
+        each = jax.lax.map(one, jnp.arange(self.members))
         return jax.nn.logsumexp(each) - np.log(self.members)
 
     def as_prior(self) -> PerWeight:
         raise ValueError(
-            f"GaussianMixture has {self.members} components at different modes, which no single "
-            "Gaussian describes: use posterior.component(i).as_prior(), one at a time"
+            "GaussianMixture is no Gaussian: use posterior.component(i).as_prior(), one at a time"
         )
 
 

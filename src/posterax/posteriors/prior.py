@@ -38,12 +38,9 @@ def prior_posterior(
     Example:
         >>> import numpy as np
         >>> import posterax as px
+        >>> from posterax.demo import curve_model
         >>> x = np.zeros((4, 1), "float32")
-        >>> model = px.Model(
-        ...     px.networks.MLP(1, 1, (8,), key=0),
-        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1),
-        ... )
-        >>> px.prior_posterior(model, x).predict(x, samples=20, key=0).sample().shape
+        >>> px.prior_posterior(curve_model(), x).predict(x, samples=20, key=0).sample().shape
         (20, 4)
     """
     shape = model.output_shape(as_inputs(x))[1:]
@@ -55,9 +52,5 @@ def prior_posterior(
 
 def before_data(model: Model, x: PyTree, target_shape: tuple[int, ...] | None = None) -> Posterior:
     """The old name of ``prior_posterior``."""
-    warnings.warn(
-        "px.before_data is now called px.prior_posterior; the old name will go in a later version",
-        FutureWarning,
-        stacklevel=2,
-    )
+    warnings.warn("px.before_data is now called px.prior_posterior", FutureWarning, stacklevel=2)
     return prior_posterior(model, x, target_shape)

@@ -1,5 +1,6 @@
 """How a posterior came about: its settings, and the course of the fit."""
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 Report = tuple[np.ndarray, np.ndarray]  # steps 0, 1, …, and the values computed there
 
 
+@dataclass(eq=False, repr=False)
 class Record:
     """How a posterior came about: settings and history. Not part of any computation.
 
@@ -19,22 +21,13 @@ class Record:
         reports: the history of what is computed at some steps only, with those steps.
     """
 
-    def __init__(
-        self,
-        method: str = "",
-        settings: dict[str, Any] | None = None,
-        terms: dict[str, np.ndarray] | None = None,
-        final: Any = None,
-        *,
-        interrupted: bool = False,
-        reports: dict[str, Report] | None = None,
-    ):
-        self.method = method
-        self.settings = settings or {}
-        self.terms = terms or {}
-        self.reports = reports or {}
-        self.final = final
-        self.interrupted = interrupted
+    method: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+    terms: dict[str, np.ndarray] = field(default_factory=dict)
+    final: Any = None
+    _: KW_ONLY
+    interrupted: bool = False
+    reports: dict[str, Report] = field(default_factory=dict)
 
     @property
     def history(self) -> dict[str, np.ndarray]:

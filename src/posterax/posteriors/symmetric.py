@@ -1,5 +1,6 @@
 """Posteriors that are symmetric about a centre: w = μ ± δ, with δ from a family's own noise."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -40,12 +41,11 @@ class Symmetric(Posterior):
         raise NotImplementedError
 
     def particles(self, key: jax.Array, samples: int | None) -> Particles:
-        n = 100 if samples is None else samples
-        return Particles(Signed(jax.random.split(key, n), jnp.ones(n)), jnp.full((n,), 1 / n))
+        keys = jax.random.split(key, samples or 100)
+        return Particles.equal(Signed(keys, jnp.ones(len(keys))))
 
     def antithetic(self, key: jax.Array, samples: int | None) -> Particles:
-        n = 100 if samples is None else samples
-        return Particles(opposite_pairs(key, n), jnp.full((n,), 1 / n))
+        return Particles.equal(opposite_pairs(key, samples or 100))
 
     def parameters(self, identity: PyTree) -> Parameters:
         return _move(self.mu, identity.sign, self.deviation(identity.key))
@@ -61,12 +61,12 @@ class Symmetric(Posterior):
             own = Parameters(eqx.combine(weights, points.network), None)
             return model.apply(own, self.state, x, None, False)[0]
 
-        samples = len(ids.sign)
-        means = shared_products.products(network, random.network, x) if samples > 1 else []
+        single = len(ids.sign) == 1
+        means = [] if single else shared_products.products(network, random.network, x)
         if not means:
             return super().evaluate(ids, x)
 
-        def pair(key: jax.Array) -> Any:
+        def sides(key: jax.Array) -> Any:
             step = unfold(self.deviation(key))
             steps = shared_products.products(network, step.network, x)
 
@@ -76,10 +76,9 @@ class Symmetric(Posterior):
                 outputs = shared_products.outputs(network, params.network, x, given)
                 return outputs, eqx.combine(params.likelihood, points.likelihood)
 
-            return jax.tree.map(lambda *both: jnp.stack(both), side(1.0), side(-1.0))
+            return side
 
-        pairs = map_samples(pair, ids.key[::2], 2 * jax.tree.leaves(x)[0].shape[0])
-        return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:])[:samples], pairs)
+        return in_pairs(sides, ids, x)
 
     def _or_zero(self, std: Parameters) -> Parameters:
         """Deviations of all parameters: 0 for points, which have ``None``."""
@@ -89,6 +88,17 @@ class Symmetric(Posterior):
         """Which parameters have a deviation."""
         deviation = jax.eval_shape(self.deviation, key)
         return jax.tree.map(lambda m, d: d is not None, self.mu, deviation)
+
+
+def in_pairs(sides: Callable[[jax.Array], Any], ids: Signed, x: PyTree) -> Any:
+    """``sides(key)(sign)`` of every draw; what both of a pair share is computed once."""
+
+    def pair(key: jax.Array) -> Any:
+        side = sides(key)
+        return jax.tree.map(lambda *both: jnp.stack(both), side(1.0), side(-1.0))
+
+    pairs = map_samples(pair, ids.key[::2], 2 * jax.tree.leaves(x)[0].shape[0])
+    return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:])[: len(ids.sign)], pairs)
 
 
 @partial(jax.jit, static_argnums=1)

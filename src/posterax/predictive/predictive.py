@@ -19,9 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._util.checks import whole_number
+from .._util.checks import one_of, whole_number
 from . import quantiles as qt
-from . import reductions as rd
+from . import sampled as rd
 from .stream import Streamed, Units
 from .table import to_pandas
 
@@ -45,12 +45,9 @@ class Predictive(Streamed):
     Example:
         >>> import numpy as np
         >>> import posterax as px
-        >>> x = np.linspace(-1, 1, 32)[:, None].astype("float32")
-        >>> model = px.Model(
-        ...     px.networks.MLP(1, 1, (8,), key=0),
-        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1),
-        ... )
-        >>> posterior = px.fit(model, (x, x[:, 0]), px.BayesByBackprop(), epochs=5, key=0)
+        >>> from posterax.demo import curve_data, curve_model
+        >>> x, y = curve_data(32)
+        >>> posterior = px.fit(curve_model(), (x, y), px.BayesByBackprop(), epochs=5, key=0)
         >>> predictive = posterior.predict(x, samples=16, key=1)
         >>> predictive.mean.shape
         (32,)
@@ -126,9 +123,7 @@ class Predictive(Streamed):
             (5, 3)
         """
         classes = self.kind == "classification"
-        by = by or ("entropy" if classes else "variance")
-        if by not in ("entropy", "variance"):
-            raise ValueError(f"by must be 'entropy' or 'variance', got {by!r}")
+        by = one_of("by", by or ("entropy" if classes else "variance"), ("entropy", "variance"))
         if (by == "entropy") == classes:
             return Parts(self.epistemic, self.aleatoric, self.total)
         if classes:
@@ -137,9 +132,7 @@ class Predictive(Streamed):
             return Parts(epistemic, total - epistemic, total)
         draws = max(qt.DRAWS, min(self.samples, qt.MOST_DRAWS))
         total, inside = self._stream(rd.entropies, None, draws, max(self.samples, draws))
-        if self._units is not None:
-            density = self._log_scale()
-            total, inside = total + density, inside + density
+        total, inside = (entropy + self._log_scale() for entropy in (total, inside))
         return Parts(total - inside, inside, total)
 
     def covariance(self, part: Literal["total", "epistemic", "aleatoric"] = "total") -> np.ndarray:
@@ -148,12 +141,9 @@ class Predictive(Streamed):
         Cov[y] = Cov_w(E[y | w]) + E_w Cov[y | w]; for classes, of their indicators, with parts
         Cov_w(p) and E_w[diag p − p pᵀ]. The diagonals are the parts of the variance.
         """
-        if part not in ("total", "epistemic", "aleatoric"):
-            raise ValueError(f"part must be 'total', 'epistemic' or 'aleatoric', got {part!r}")
-        classes = self.kind == "classification"
-        reduce = rd.class_covariances if classes else rd.covariances
+        one_of("part", part, ("total", "epistemic", "aleatoric"))
         width = self.samples * int(np.prod(self._targets.inner))
-        epistemic, aleatoric = self._stream(reduce, width=width)
+        epistemic, aleatoric = self._stream(rd.covariances, width=width)
         parts = {"epistemic": epistemic, "aleatoric": aleatoric}
         matrix = parts.get(part, epistemic + aleatoric)
         if self._units is None:
@@ -181,9 +171,7 @@ class Predictive(Streamed):
         at least 1000 draws.
         """
         if self.kind == "classification":
-            raise ValueError(
-                "cdf is for regression and counts; log_prob(y) has the probability of a class"
-            )
+            raise ValueError("cdf is for regression and counts; log_prob(y) is for classes")
         inner = self._inner_targets(y)
         width = max(self.samples, qt.DRAWS)
         return self._stream(qt.cdf, inner, None, width)[0].reshape(np.shape(y))
@@ -198,7 +186,7 @@ class Predictive(Streamed):
         levels = np.atleast_1d(np.asarray(q, np.float64))
         if not np.all((levels >= 0) & (levels <= 1)):
             raise ValueError(f"q must lie between 0 and 1, got {q!r}")
-        values = self._quantiles(qt.class_quantiles, qt.quantiles, levels)
+        values = self._quantiles(qt.quantiles, levels)
         return values if np.ndim(q) else values[0]
 
     def interval(
@@ -213,12 +201,10 @@ class Predictive(Streamed):
         """
         if not 0 < level < 1:
             raise ValueError(f"level must lie strictly between 0 and 1, got {level!r}")
-        if kind == "highest":
-            low, high = self._quantiles(qt.class_shortest, qt.shortest, np.float64(level))
-        elif kind == "central":
-            low, high = self.quantile(np.array([(1 - level) / 2, (1 + level) / 2]))
+        if one_of("kind", kind, ("central", "highest")) == "highest":
+            low, high = self._quantiles(qt.shortest, np.float64(level))
         else:
-            raise ValueError(f"kind must be 'central' or 'highest', got {kind!r}")
+            low, high = self.quantile(np.array([(1 - level) / 2, (1 + level) / 2]))
         return low, high
 
     def sample(self, n: int | None = None) -> np.ndarray:
@@ -259,14 +245,10 @@ class Predictive(Streamed):
             index: of the rows (default: 0, 1, …).
 
         Example:
-            >>> import numpy as np
             >>> import posterax as px
-            >>> model = px.Model(
-            ...     px.networks.MLP(1, 1, (4,), key=0),
-            ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1),
-            ... )
-            >>> x = np.zeros((3, 1), "float32")
-            >>> list(px.prior_posterior(model, x).predict(x, key=0).to_pandas().columns)
+            >>> from posterax.demo import curve_model
+            >>> predictive = px.prior_posterior(curve_model(), [[0.0]]).predict([[0.0]])
+            >>> list(predictive.to_pandas().columns)
             ['mean', 'std', 'epistemic', 'aleatoric', 'low', 'high']
         """
         return to_pandas(self, level, names, index)
@@ -283,8 +265,7 @@ class Predictive(Streamed):
         fits = all(np.broadcast_shapes(a.shape, shape) == shape for a in (shift, scale))
         if not (fits and np.all(scale > 0) and np.all(np.isfinite(scale + shift))):
             raise ValueError(
-                f"shift and scale must be finite, scale above 0, one each or of shape {shape}; "
-                f"got shift of shape {shift.shape} and scale {scale!r}"
+                f"shift and scale must be finite, scale above 0, both numbers or of shape {shape}"
             )
         before = self._units or Units(np.zeros(()), np.ones(()))
         return self._view(_units=Units(shift + scale * before.shift, scale * before.scale))

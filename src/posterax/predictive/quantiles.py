@@ -9,8 +9,7 @@ import numpyro.distributions as dist
 from jaxtyping import PyTree
 
 from ..likelihoods.regression import EvenStudentT
-from .reductions import allocate, draw_y
-from .sampled import SampledOutputs
+from .sampled import SampledOutputs, allocate, draw_y
 
 DRAWS = 1000  # of y at least, where quantiles come from draws
 MOST_DRAWS = 4000  # and so many where there are more samples
@@ -27,33 +26,30 @@ def cdf(sampled: SampledOutputs, extra: PyTree) -> Any:
 
 
 def quantiles(sampled: SampledOutputs, levels: jax.Array) -> Any:
-    """Quantiles of y: of the mixture's distribution function, or of draws without one."""
+    """Quantiles of y: of the mixture's distribution function, or of draws without one.
+
+    For classes, those of their probabilities over the posterior.
+    """
+    if sampled.of_classes:
+        return _weighted_quantile(sampled.probabilities(), sampled.weights, levels)
     return _exact(
         sampled,
-        lambda: _bisect(sampled, _like_targets(sampled, levels)),
+        lambda: _bisect(sampled, levels),
         lambda: _weighted_quantile(*_draws(sampled), levels, jumps=_is_discrete(sampled)),
         continuous=True,
     )
 
 
 def shortest(sampled: SampledOutputs, level: jax.Array) -> Any:
-    """The shortest interval of y with mass ``level``: its lower and its upper end."""
+    """The shortest interval with mass ``level`` of y, or of the probabilities of classes."""
+    if sampled.of_classes:
+        return _weighted_shortest(sampled.probabilities(), sampled.weights, level)
     return _exact(
         sampled,
         lambda: _exact_shortest(sampled, level),
         lambda: _weighted_shortest(*_draws(sampled), level),
         continuous=True,
     )
-
-
-def class_quantiles(sampled: SampledOutputs, levels: jax.Array) -> Any:
-    """Quantiles of the class probabilities over the posterior."""
-    return _weighted_quantile(sampled.probabilities(), sampled.weights, levels)
-
-
-def class_shortest(sampled: SampledOutputs, level: jax.Array) -> Any:
-    """The shortest interval of the class probabilities over the posterior."""
-    return _weighted_shortest(sampled.probabilities(), sampled.weights, level)
 
 
 # -- with a distribution function
@@ -95,11 +91,6 @@ def _below(sampled: SampledOutputs, y: jax.Array) -> jax.Array:
 def _support(distribution: dist.Distribution) -> tuple[Any, Any]:
     support = distribution.support
     return getattr(support, "lower_bound", -jnp.inf), getattr(support, "upper_bound", jnp.inf)
-
-
-def _like_targets(sampled: SampledOutputs, levels: jax.Array) -> jax.Array:
-    """Levels as (levels, 1, …), to go with (levels, rows, …)."""
-    return levels.reshape(-1, *[1] * len(_one(sampled).batch_shape))
 
 
 def _one(sampled: SampledOutputs) -> dist.Distribution:
@@ -150,8 +141,13 @@ def _bracket(sampled: SampledOutputs, level: jax.Array) -> tuple[jax.Array, jax.
 
 
 def _bisect(sampled: SampledOutputs, levels: jax.Array) -> jax.Array:
-    """Bisection of E_w[F(y | w)] = q for all inputs and levels at once, as (rows, levels, …)."""
+    """Bisection of E_w[F(y | w)] = q for all inputs and levels at once, as (rows, levels, …).
+
+    Levels are the same for all rows, (levels,), or their own for each, (levels, rows, …).
+    """
     level = levels.astype(sampled.outputs.dtype)
+    if level.ndim == 1:
+        level = level.reshape(-1, *[1] * len(_one(sampled).batch_shape))
     low, high = _bracket(sampled, level)
 
     def halve(_: int, bracket: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -172,7 +168,7 @@ def _exact_shortest(sampled: SampledOutputs, level: jax.Array) -> jax.Array:
     """
     level = level.astype(sampled.outputs.dtype)
     tail = (1 - level) / 1000
-    marks = _bisect(sampled, _like_targets(sampled, jnp.stack([tail, 0.5 + 0 * tail, 1 - tail])))
+    marks = _bisect(sampled, jnp.stack([tail, 0.5 + 0 * tail, 1 - tail]))
     low, median, high = marks[:, 0], marks[:, 1], marks[:, 2]
     # close together near the median, so that heavy tails do not take most of the points
     share = jnp.sinh(4 * jnp.linspace(-1, 1, GRID, dtype=low.dtype)) / jnp.sinh(4.0)

@@ -9,15 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 from numpy.typing import ArrayLike
+from scipy import special
 
 from .._util.memory import explain_out_of_memory
 from ..data import as_array, bucket, check_finite, pad_rows
 from ..model import Model
-from ..networks.footprint import footprint
+from ..networks.base import footprint
 from . import quantiles as qt
-from . import reductions as rd
-from .joined import Joined, Moments
-from .sampled import Particles, reduce_sampled
+from . import sampled as rd
+from .sampled import Particles
 
 LEAST_ROWS = 256  # fewer inputs at once, and making the weights costs more than using them
 
@@ -40,6 +40,55 @@ class Units(NamedTuple):
 
     def of(self, y: np.ndarray) -> np.ndarray:
         return self.shift + self.scale * y
+
+
+class Moments(NamedTuple):
+    """Summary of the predictive, one row per input."""
+
+    mean: np.ndarray
+    variance: np.ndarray
+    epistemic: np.ndarray
+    aleatoric: np.ndarray
+    total: np.ndarray
+
+
+class Joined:
+    r"""The moments of all that was added, over parts of the draws, in float64.
+
+    By the formula of Chan, Golub and LeVeque (Updating Formulae and a Pairwise Algorithm for
+    Computing Sample Variances, COMPSTAT 1982), with n and n′ the draws, or the weight, behind each
+    part:
+
+        m ← m + (m′ − m) n′/(n + n′),   n v ← n v + n′ v′ + (m′ − m)² n n′/(n + n′)
+    """
+
+    def __init__(self, classes: bool):
+        self._classes = classes
+        self._amount = 0.0
+        self._mean: Any = 0.0
+        self._squares: Any = 0.0  # the amount times the variance of the means over draws
+        self._aleatoric: Any = 0.0
+
+    def add(self, part: Moments, amount: float) -> None:
+        """Join the moments over draws that weigh ``amount`` together."""
+        spread = part.variance if self._classes else part.epistemic
+        before = self._amount
+        self._amount = before + amount
+        share = amount / self._amount
+        change = np.asarray(part.mean, np.float64) - self._mean
+        self._mean = self._mean + share * change
+        self._squares = self._squares + amount * spread + np.square(change) * before * share
+        self._aleatoric = (1 - share) * self._aleatoric + share * part.aleatoric
+
+    def moments(self) -> Moments:
+        """Over all draws so far."""
+        mean, aleatoric, spread = self._mean, self._aleatoric, self._squares / self._amount
+        if self._classes:
+            # rounding must not make information negative
+            total = np.maximum(special.entr(mean).sum(-1), aleatoric)
+            return Moments(mean, spread, total - aleatoric, aleatoric, total)
+        total = spread + aleatoric
+        return Moments(mean, total, spread, aleatoric, total)
 
 
 class Streamed:
@@ -104,9 +153,8 @@ class Streamed:
             self._moments = moments
         return self._moments
 
-    def _quantiles(self, of_classes: Callable[..., Any], of_y: Callable[..., Any], at: Any) -> Any:
+    def _quantiles(self, reduce: Callable[..., Any], at: Any) -> Any:
         """Quantiles, or ends of intervals, on the first axis."""
-        reduce = of_classes if self.kind == "classification" else of_y
         values = self._stream(reduce, None, jnp.asarray(at), max(self.samples, qt.DRAWS))[0]
         return self._values_first(values, of_y=self.kind != "classification")
 
@@ -147,26 +195,22 @@ class Streamed:
             return [self]
         # pairs of opposite samples stay together
         size = max(2, self.samples * max(most, 1) // LEAST_ROWS // 2 * 2)
-        return [self._of_samples(slice(i, i + size)) for i in range(0, self.samples, size)]
-
-    def _of_samples(self, some: slice) -> "Streamed":
-        particles = jax.tree.map(lambda a: a[some], self._particles)
-        return self._view(_particles=particles, samples=len(particles.weights))
+        starts = range(0, self.samples, size)
+        parts = [jax.tree.map(lambda a, i=i: a[i : i + size], self._particles) for i in starts]
+        return [self._view(_particles=part, samples=len(part.weights)) for part in parts]
 
     def _merged_moments(self) -> Moments:
         """Moments over all samples; those of groups are joined as in ``RunningPredictive``."""
-        classes = self.kind == "classification"
-        reduce = rd.class_moments if classes else rd.moments
         groups = self._groups()
         if len(groups) == 1:
-            return Moments(*self._stream(reduce))
-        joined = Joined(classes)
+            return Moments(*self._stream(rd.moments))
+        joined = Joined(self.kind == "classification")
         for group in groups:
             share = float(np.sum(np.asarray(group._particles.weights, np.float64)))
             if share > 0:
                 weights = group._particles.weights / share
                 group._particles = group._particles._replace(weights=weights)
-                joined.add(Moments(*group._stream(reduce)), share)
+                joined.add(Moments(*group._stream(rd.moments)), share)
         return joined.moments()
 
     def _stream(
@@ -187,7 +231,7 @@ class Streamed:
                 got = rows.stop - rows.start
                 block = jax.tree.map(lambda a, r=rows: pad_rows(a[r], size), self._x)
                 y_block = None if y is None else pad_rows(y[rows], size)
-                reduced = reduce_sampled(
+                reduced = rd.reduce_sampled(
                     reduce, self._source, block, y_block, self._particles,
                     self._temperature, jax.random.fold_in(self._key, start), extra,
                 )  # fmt: skip

@@ -6,26 +6,12 @@ weight ([`PerWeight`][posterax.priors.PerWeight], what ``posterior.as_prior()`` 
 distribution of ``numpyro.distributions`` is accepted in their place.
 """
 
-from .base import Flat, Prior, is_flat, is_prior
-from .grid import Grid, is_grid
+from .base import Flat, Grid, Prior, is_flat, is_grid, is_prior
 from .hierarchical import Hierarchical
 from .simple import FromDistribution, Gaussian, Laplace, ScaleMixture, as_prior
 from .trees import ByPart, PerWeight, Trained
 
 __all__ = [
-    "ByPart",
-    "Flat",
-    "FromDistribution",
-    "Gaussian",
-    "Grid",
-    "Hierarchical",
-    "Laplace",
-    "PerWeight",
-    "Prior",
-    "ScaleMixture",
-    "Trained",
-    "as_prior",
-    "is_flat",
-    "is_grid",
-    "is_prior",
-]
+    "ByPart", "Flat", "FromDistribution", "Gaussian", "Grid", "Hierarchical", "Laplace",
+    "PerWeight", "Prior", "ScaleMixture", "Trained", "as_prior", "is_flat", "is_grid", "is_prior",
+]  # fmt: skip

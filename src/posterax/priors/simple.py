@@ -1,6 +1,7 @@
 """Priors that are the same for every entry of an array: Gaussian, scale mixture, Laplace, any."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -148,10 +149,7 @@ class Laplace(Prior):
         -2.6931
     """
 
-    scale: Any
-
-    def __init__(self, scale: ArrayLike = 1.0):
-        self.scale = positive("scale", scale)
+    scale: Any = eqx.field(converter=partial(positive, "scale"), default=1.0)
 
     def log_prob(self, w: jax.Array) -> jax.Array:
         scale = jnp.asarray(self.scale, w.dtype)
@@ -173,17 +171,15 @@ class FromDistribution(Prior):
     distribution: dist.Distribution
 
     def __init__(self, distribution: dist.Distribution):
-        if distribution.event_shape != () or distribution.batch_shape != ():
+        batch, event = distribution.batch_shape, distribution.event_shape
+        if batch or event:
             raise ValueError(
-                "prior must be a distribution of one number (empty batch and event shape), got "
-                f"batch {distribution.batch_shape} and event {distribution.event_shape}; "
+                f"prior must be a distribution of one number, got batch {batch} and event {event}; "
                 "use px.priors.ByPart or px.priors.PerWeight for different weights"
             )
         if distribution.support is not dist.constraints.real:
-            raise ValueError(
-                "prior must have the whole real line as its support, got "
-                f"{type(distribution).__name__} on {distribution.support}"
-            )
+            name = type(distribution).__name__
+            raise ValueError(f"prior must have the whole real line as its support, got {name}")
         self.distribution = distribution
 
     def log_prob(self, w: jax.Array) -> jax.Array:
@@ -216,6 +212,5 @@ def as_prior(prior: Any) -> Prior:
         made = FromDistribution(prior)
         return Gaussian(prior.scale, prior.loc) if type(prior) is dist.Normal else made
     raise TypeError(
-        "prior must be one of px.priors or a numpyro distribution, got "
-        f"{type(prior).__name__}; for instance px.priors.Gaussian(1.0)"
+        f"prior must be one of px.priors or a numpyro distribution, got {type(prior).__name__}"
     )

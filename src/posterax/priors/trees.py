@@ -1,8 +1,10 @@
 """Different priors for different weights: by part of the tree, or one for each weight."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
@@ -78,8 +80,7 @@ class PerWeight(Prior):
     def resolve(self, params: PyTree, fan_in: Callable[[tuple[int, ...], str], int]) -> Any:
         if not same_structure(params, self.loc.network):
             raise ValueError(
-                "prior: this posterior's weights have another tree than the network's; "
-                "use it with the network it was fitted for"
+                "prior: another tree than the network's; use the network that it was fitted to"
             )
         return jax.tree.map(_around, self.loc.network, self.scale.network)
 
@@ -121,12 +122,8 @@ class Trained(Prior):
         with empirical Bayes*, AAAI 2020.
     """
 
-    relative: Any
-    least: Any
-
-    def __init__(self, relative: float = 0.1, least: float = 0.01):
-        self.relative = positive("relative", relative)
-        self.least = positive("least", least)
+    relative: Any = eqx.field(converter=partial(positive, "relative"), default=0.1)
+    least: Any = eqx.field(converter=partial(positive, "least"), default=0.01)
 
     def deviations(self, params: PyTree) -> Any:
         """How far each weight may move from where it is."""

@@ -60,11 +60,7 @@ def find_sites(function: Function, weights: PyTree, x: PyTree) -> list[Site | No
 
 
 def through_sites(
-    function: Function,
-    weights: PyTree,
-    x: PyTree,
-    sites: list[Site | None],
-    added: PyTree,
+    function: Function, weights: PyTree, x: PyTree, sites: list[Site | None], added: PyTree
 ) -> tuple[PyTree, list[jax.Array | None]]:
     """``function(weights, x)`` with something added at the products, and what went into them.
 

@@ -2,7 +2,7 @@
 
 from .compact import compact
 from .prune import prune
+from .ranking import signal_to_noise
 from .report import Report, report
-from .signal_to_noise import signal_to_noise
 
 __all__ = ["Report", "compact", "prune", "report", "signal_to_noise"]

@@ -51,16 +51,11 @@ def compact(posterior: Posterior) -> Posterior:
     """
     mlp = _check(posterior)
     network = posterior.model.network
-    every = {name: np.ones(np.shape(w), bool) for name, w in named_leaves(network.params).items()}
+    masks = {name: np.ones(np.shape(w), bool) for name, w in named_leaves(network.params).items()}
     if isinstance(network, SparseNetwork):
-        every |= network.masks()
-    weights = [every[f"layers.{i}.weight"].copy() for i in range(len(mlp.hidden_sizes) + 1)]
-    biases = [every[f"layers.{i}.bias"].copy() for i in range(len(weights))]
+        masks |= {name: mask.copy() for name, mask in network.masks().items()}
     silent_at_zero = float(activation_function(mlp.activation)(jnp.zeros(()))) == 0.0
-    alive = _alive(weights, biases, silent_at_zero=silent_at_zero)
-    masks: Masks = {}
-    for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
-        masks |= {f"layers.{i}.weight": weight, f"layers.{i}.bias": bias}
+    alive = _alive(masks, len(mlp.hidden_sizes) + 1, silent_at_zero=silent_at_zero)
     about = pruning_record(posterior)
     before = about["widths"][0] if "widths" in about else list(map(int, mlp.hidden_sizes))
     about["widths"] = [before, [int(units.sum()) for units in alive[1:-1]]]
@@ -73,27 +68,25 @@ def _check(posterior: Posterior) -> MLP:
     mlp = module_of(posterior.model.network)
     if type(mlp) is not MLP or mlp.residual:
         name = "one with residual=True" if type(mlp) is MLP else type(mlp).__name__
-        raise ValueError(
-            f"compact removes units of px.networks.MLP, and this network is {name}, whose units "
-            "are used otherwise; the pruned posterior is as it is: sparse"
-        )
+        raise ValueError(f"compact removes units of px.networks.MLP, and this network is {name}")
     if isinstance(posterior.model.network.dense(), FrozenNetwork):
         raise ValueError("compact: some of this network's weights are frozen, and stay as they are")
     priors = jax.tree.leaves(posterior.model.priors.network, is_leaf=is_prior)
     if any(isinstance(p, Hierarchical) and p.relevance for p in priors):
         raise ValueError(
-            "compact: Hierarchical(relevance=True) has a variance for every input of a layer, "
-            "units among them; prune without compact, or use relevance=False"
+            "compact: Hierarchical(relevance=True) has a variance for every unit; use "
+            "relevance=False, or prune alone"
         )
     return mlp
 
 
-def _alive(
-    weights: list[np.ndarray], biases: list[np.ndarray], *, silent_at_zero: bool
-) -> list[np.ndarray]:
-    """Which inputs, hidden units and outputs stay; what the others leave behind is cut away."""
-    alive = [np.ones(weights[0].shape[1], bool)]
-    alive += [np.ones(weight.shape[0], bool) for weight in weights]
+def _alive(masks: Masks, layers: int, *, silent_at_zero: bool) -> list[np.ndarray]:
+    """Which inputs, hidden units and outputs stay; what the others leave behind is masked out."""
+    weights, biases = (
+        [masks[f"layers.{i}.{kind}"] for i in range(layers)] for kind in ("weight", "bias")
+    )
+    sizes = [weights[0].shape[1], *(len(weight) for weight in weights)]
+    alive = [np.ones(size, bool) for size in sizes]
     while True:
         before = [units.copy() for units in alive]
         for i in range(len(weights) - 1):
@@ -183,7 +176,11 @@ def _model(model: Model, network: Network, move: _Move) -> Model:
         # a fan-in is that of the larger network: what each array has, by name
         own = named_leaves(priors, is_leaf=is_prior)
         shapes = {name: w.shape for name, w in named_leaves(network.dense().params).items()}
-        prior = ByPart({n: _unresolved(p, network.fan_in(shapes[n], n)) for n, p in own.items()})
+        for name, each in own.items():
+            if isinstance(each, Hierarchical):  # such that with this array's fan-in it is the same
+                rate = each.rate * network.fan_in(shapes[name], name)
+                own[name] = Hierarchical(each.concentration, rate)
+        prior = ByPart(own)
     parameters = model.parameters._replace(network=network.params)
     parts = (network, prior, parameters, model.priors._replace(network=priors))
     return eqx.tree_at(lambda m: (m.network, m.prior, m.parameters, m.priors), model, parts)
@@ -192,10 +189,3 @@ def _model(model: Model, network: Network, move: _Move) -> Model:
 def _same(one: PyTree, other: PyTree) -> bool:
     pairs = zip(*(jax.tree.leaves(tree, is_leaf=is_prior) for tree in (one, other)), strict=True)
     return all(isinstance(b, Flat) or bool(eqx.tree_equal(a, b)) for a, b in pairs)
-
-
-def _unresolved(prior: Prior, fan_in: int) -> Prior:
-    """A prior that for an array with this fan-in is the given one."""
-    if not isinstance(prior, Hierarchical):
-        return prior
-    return Hierarchical(prior.concentration, prior.rate * fan_in)

@@ -46,11 +46,9 @@ def removed(posterior: Posterior, masks: Masks, about: dict[str, Any]) -> Poster
     masks = check_masks(masks, posterior.model.network)
     rows = _row_mask(posterior, masks)
     fields = _fields(
-        posterior,
-        masks,
-        lambda tree, front, _: take(tree, masks, front),
+        posterior, masks, lambda tree, front, _: take(tree, masks, front),
         lambda matrix: jnp.asarray(np.asarray(matrix)[rows]),
-    )
+    )  # fmt: skip
     if isinstance(posterior, FullGaussian):
         # L without some rows is no longer square: R of its transpose is what it was made of
         root = np.asarray(fields["cholesky"])
@@ -111,11 +109,8 @@ def _row_mask(posterior: Posterior, masks: Masks) -> np.ndarray:
     if not isinstance(posterior, FullGaussian | LowRankGaussian):
         return np.zeros(0, bool)
     leaves = named_leaves(posterior.model.bayesian(posterior.mu))
-    every = [
-        masks.get(name.removeprefix("network."), np.ones(leaf.shape, bool)).reshape(-1)
-        for name, leaf in leaves.items()
-    ]
-    return np.concatenate(every)
+    every = {name.removeprefix("network."): np.ones(a.shape, bool) for name, a in leaves.items()}
+    return np.concatenate([masks.get(name, mask).reshape(-1) for name, mask in every.items()])
 
 
 def _fields(posterior: Posterior, masks: Masks, change: Change, rows: Rows) -> dict[str, Any]:
@@ -155,9 +150,9 @@ def check_family(posterior: Posterior) -> None:
     check_posterior(posterior)
     if not isinstance(posterior, FAMILIES):
         raise ValueError(
-            f"prune: {type(posterior).__name__} has no deviation for each weight that would be the "
-            "same without the others; px.BayesByBackprop (mean field, full or low rank), px.IVON, "
-            "px.SWAG, px.Laplace(structure='diagonal'), ensembles and chains can be pruned"
+            f"prune: {type(posterior).__name__} has no deviation of each weight alone; use "
+            "px.BayesByBackprop (not radial), px.IVON, px.SWAG, px.Laplace(structure='diagonal'), "
+            "an ensemble or a chain"
         )
 
 

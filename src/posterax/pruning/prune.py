@@ -16,8 +16,7 @@ from ..networks.parts import Where
 from ..networks.sparse import Masks
 from ..posteriors import Posterior
 from .families import check_family, removed, silenced
-from .ranking import Ranking
-from .signal_to_noise import SIGNAL_TO_NOISE, scores
+from .ranking import SIGNAL_TO_NOISE, Ranking, scores
 
 RESOLUTION = 0.01  # of the number of weights that stay, where a search stops
 
@@ -90,10 +89,8 @@ def prune(
     given = {"fraction": fraction, "threshold": threshold, "tolerance": tolerance}
     chosen = [name for name, value in given.items() if value is not None]
     if len(chosen) != 1:
-        raise ValueError(
-            "prune needs one of fraction=, threshold= and tolerance=, got "
-            + (" and ".join(chosen) or "none")
-        )
+        got = " and ".join(chosen) or "none"
+        raise ValueError(f"prune needs one of fraction=, threshold= and tolerance=, got {got}")
     if (tolerance is None) != (validation is None):
         raise ValueError("tolerance= goes with validation=(x, y), the held-out data it is for")
     check_family(posterior)

@@ -1,11 +1,64 @@
-"""All weights of a posterior in the order in which they would go."""
+"""All weights of a posterior in the order in which they would go: by signal-to-noise, or size."""
 
 import numpy as np
 
 from .._util.checks import one_of
+from ..networks.parts import Where
 from ..networks.sparse import Masks
 from ..posteriors import Posterior
-from .families import original_sizes
+from ..posteriors.scaled import named_moments
+from .families import check_posterior, original_sizes
+
+SIGNAL_TO_NOISE, MAGNITUDE = "signal_to_noise", "magnitude"
+
+
+def signal_to_noise(posterior: Posterior, where: Where | None = None) -> dict[str, np.ndarray]:
+    r"""The signal-to-noise ratio 10 log₁₀(|μ| / σ) of every weight, in decibels, by array.
+
+    −∞ for a mean of 0. ``px.plot.signal_to_noise`` draws how it is spread.
+
+    Args:
+        posterior: of a method that gives weights a deviation.
+        where: which arrays, as in ``px.Model`` (default: all of the network's that have a prior,
+            biases among them).
+
+    Example:
+        >>> import posterax as px
+        >>> from posterax.demo import curve_data, curve_model
+        >>> model = curve_model(hidden_sizes=(4,))
+        >>> posterior = px.fit(model, curve_data(16), px.BayesByBackprop(), steps=5, key=0)
+        >>> {name: ratio.shape for name, ratio in px.pruning.signal_to_noise(posterior).items()}
+        {'layers.0.weight': (4, 1), 'layers.0.bias': (4,), 'layers.1.weight': (1, 4), ...}
+
+    Reference:
+        Blundell, Cornebise, Kavukcuoglu and Wierstra, *Weight uncertainty in neural networks*,
+        ICML 2015, section 5.1; Graves, *Practical variational inference for neural networks*,
+        NIPS 2011.
+    """
+    return scores(posterior, SIGNAL_TO_NOISE, where)
+
+
+def scores(posterior: Posterior, by: str, where: Where | None) -> dict[str, np.ndarray]:
+    """What weights are ordered by: their signal-to-noise in decibels, or their magnitude |μ|."""
+    check_posterior(posterior)
+    one_of("by", by, (SIGNAL_TO_NOISE, MAGNITUDE))
+    means, deviations = (
+        {n.removeprefix("network."): a for n, a in part.items() if n.startswith("network.")}
+        for part in named_moments(posterior, where)
+    )
+    if not means:
+        raise ValueError(f"where={where!r} leaves no weight that has a prior")
+    if by == MAGNITUDE:
+        return {name: np.abs(mu) for name, mu in means.items()}
+    if not any(np.any(sigma) for sigma in deviations.values()):
+        raise ValueError(
+            f"pruning: {type(posterior).__name__} has no deviations, and so no signal-to-noise "
+            "ratio: fit with px.BayesByBackprop or px.IVON, or prune by='magnitude'"
+        )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = {name: np.abs(mu) / deviations[name] for name, mu in means.items()}
+        # 0/0: a constant 0 says nothing
+        return {name: 10 * np.log10(np.nan_to_num(r, nan=0.0)) for name, r in ratio.items()}
 
 
 class Ranking:
@@ -41,7 +94,6 @@ class Ranking:
             layer = name.rpartition(".")[0] or name
             self.groups.setdefault("" if scope == "global" else layer, []).append(name)
         self.sizes = {g: sum(before[n] for n in names) for g, names in self.groups.items()}
-        self.left = {g: sum(scores[n].size for n in names) for g, names in self.groups.items()}
         self.order = {
             # stable: equal scores in the order of the arrays
             g: np.argsort(np.concatenate([scores[n].reshape(-1) for n in names]), kind="stable")
@@ -56,7 +108,7 @@ class Ranking:
     @property
     def gone(self) -> int:
         """Weights that an earlier pruning removed."""
-        return self.total - sum(self.left.values())
+        return self.total - sum(map(len, self.order.values()))
 
     def masks(self, fraction: float) -> Masks:
         """What stays when this share of the original arrays is removed, in each group.
@@ -65,7 +117,7 @@ class Ranking:
         """
         masks: Masks = {}
         for group, names in self.groups.items():
-            size, left = self.sizes[group], self.left[group]
+            size, left = self.sizes[group], len(self.order[group])
             count = max(round(fraction * size) - (size - left), 0)
             stays = np.ones(left, bool)
             stays[self.order[group][:count]] = False

@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+from .._util.text import in_columns
 from .._util.tree import named_leaves
 from ..posteriors import Posterior
 from .families import check_posterior, original_sizes, pruning_record
@@ -32,11 +33,7 @@ class Report(NamedTuple):
         both = [(name, size, self.kept[name]) for name, size in self.sizes.items()]
         both.append(("all", sum(self.sizes.values()), sum(self.kept.values())))
         rows += [(n, f"{s:,}", f"{k:,}", f"{1 - k / max(s, 1):.1%}") for n, s, k in both]
-        widths = [max(len(row[i]) for row in rows) for i in range(4)]
-        lines = [
-            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
-            for row in rows
-        ]
+        lines = in_columns(rows)
         if self.widths is not None:
             before, after = (", ".join(map(str, w)) for w in self.widths)
             lines.append(f"hidden units: {before} → {after}")

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import PyTree
@@ -15,14 +15,11 @@ from ..diagnostics.course import temperatures
 from ..metrics import Evaluation
 from ..posteriors import GaussianMixture, Posterior
 from ..tables.base import BayesianEstimator
-from . import checks, classes, data, pruned, recipe, regression, rows
+from . import checks, classes, data, recipe, regression
 from . import scores as scoring
-from .page import Finding, Level, Section
-from .subject import LEVEL, Subject, make_subject
-from .words import cut, many, percent
-
-if TYPE_CHECKING:
-    import jinja2
+from .page import Finding, Level
+from .subject import Subject, make_subject
+from .words import TEXTS, cut, many
 
 HERE = Path(__file__).parent
 VERDICTS = {
@@ -30,15 +27,7 @@ VERDICTS = {
     "care": ("!", "Use with care"),
     "bad": ("✕", "Do not rely on it yet"),
 }
-ORDER = ("good", "care", "bad")
-METHODS = {
-    "BayesByBackprop": "Bayes by Backprop", "DeepEnsemble": "a deep ensemble",
-    "MCDropout": "dropout that stays on", "MaximumAPosteriori": "maximum a posteriori (a point)",
-    "MaximumLikelihood": "maximum likelihood (a point)", "ImportanceSampling":
-    "importance sampling", "BlackBoxVI": "black-box variational inference",
-    "Laplace": "Laplace's approximation", "SimulatedAnnealing": "simulated annealing",
-    "Enumeration": "exact enumeration", "Conjugate": "exact conjugate inference",
-}  # fmt: skip
+ORDER = list(VERDICTS)
 
 
 def write_report(
@@ -110,41 +99,41 @@ def page_of(
     title: str | None = None,
 ) -> str:
     """The page about a subject."""
+    import jinja2
+
+    card = card or {}
     measured = scoring.measure(subject, scores, card)
-    parts = _sections(subject, measured, card or {})
-    findings = [finding for part in parts for finding in part.findings]
-    level = worst(findings)
-    sign, verdict = VERDICTS[level]
-    kind = "Classification" if subject.classifies else "Regression"
-    return _template().render(
-        title=cut(title or f"{kind} of {subject.target}", 200),
+    kind = classes if subject.classifies else regression
+    sections = [
+        data.section(subject, card),
+        scoring.section(subject, measured),
+        kind.calibration(subject, measured),
+        kind.uncertainty(subject),
+        data.certain_rows(subject),
+        checks.section(subject),
+        checks.pruning(subject),
+        recipe.section(subject, card),
+    ]
+    findings = [finding for part in sections for finding in part.findings]
+    task = "Classification" if subject.classifies else "Regression"
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("template.html.j2").render(
+        title=cut(title or f"{task} of {subject.target}", 200),
         sentence=_sentence(subject),
         tiles=_tiles(subject, measured),
-        level=level,
-        sign=sign,
-        verdict=verdict,
+        level=worst(findings),
+        verdicts=VERDICTS,
         findings=sorted(findings, key=lambda finding: -ORDER.index(finding.level)),
-        signs={name: sign for name, (sign, _) in VERDICTS.items()},
-        sections=parts,
+        sections=sections,
         style=(HERE / "style.css").read_text(encoding="utf-8"),
         version=__version__,
     )
-
-
-def _sections(subject: Subject, measured: Evaluation, card: Mapping[str, Any]) -> list[Section]:
-    if subject.classifies:
-        middle = [classes.calibration(subject, measured), classes.uncertainty(subject)]
-    else:
-        middle = [regression.calibration(subject, measured), regression.uncertainty(subject)]
-    return [
-        data.section(subject, card),
-        scoring.section(subject, measured),
-        *middle,
-        rows.section(subject),
-        checks.section(subject),
-        pruned.section(subject),
-        recipe.section(subject, card),
-    ]
 
 
 def worst(findings: list[Finding]) -> Level:
@@ -156,10 +145,10 @@ def _sentence(subject: Subject) -> str:
     """What was fitted, in one plain sentence."""
     posterior, record = subject.posterior, subject.posterior.record
     name = record.method if record is not None else ""
-    method = METHODS.get(name, name or type(posterior).__name__)
+    method = TEXTS["methods"].get(name, name or type(posterior).__name__)
     if isinstance(posterior, GaussianMixture):
         method = f"Bayes by Backprop (an ensemble of {posterior.members})"
-    method += _tempered(posterior)
+    method += _tempered(subject)
     columns = "" if subject.train_x is None else f" and {many(subject.train_x.shape[1], 'column')}"
     task = {
         "classification": f"{subject.target}, one of {len(subject.classes)} classes",
@@ -180,11 +169,11 @@ def _sentence(subject: Subject) -> str:
     )
 
 
-def _tempered(posterior: Posterior) -> str:
+def _tempered(subject: Subject) -> str:
     """How the KL was weighed, where not by 1."""
-    if posterior.record is None or "kl" not in posterior.history:
+    if subject.posterior.record is None or "kl" not in subject.posterior.history:
         return ""
-    weights = temperatures(posterior.record.settings)
+    weights = temperatures(subject.settings)
     low, high = (f"{end(weights, default=1.0):.3g}" for end in (min, max))
     if (low, high) == ("1", "1"):
         return ""
@@ -193,9 +182,8 @@ def _tempered(posterior: Posterior) -> str:
 
 def _tiles(subject: Subject, measured: Evaluation) -> list[dict[str, str]]:
     """The three numbers that matter, and what to compare them with."""
-    promised = percent(subject.promised, 0 if subject.promised == LEVEL else 1)
     beside = {
-        "coverage": f"should be {promised}",
+        "coverage": f"should be {subject.promise}",
         "calibration_error": "should be near 0",
         "r2": "1 is all, 0 no more than the mean",
     }
@@ -205,19 +193,6 @@ def _tiles(subject: Subject, measured: Evaluation) -> list[dict[str, str]]:
     tiles = []
     for name in names:
         value, ends, base = scoring.written(name, measured)
-        tile = {"name": scoring.SHOWN[name].title, "value": value, "interval": ends}
+        tile = {"name": scoring.SHOWN[name]["title"], "value": value, "interval": ends}
         tiles.append(tile | {"beside": beside.get(name, f"baseline {base}")})
     return tiles
-
-
-def _template() -> "jinja2.Template":
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(HERE),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("template.html.j2")

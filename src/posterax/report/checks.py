@@ -1,22 +1,33 @@
-"""Whether the fit itself went well: the course of training, or the agreement of chains."""
+"""The fit itself: whether it went well, and how many of its weights could go.
 
-from typing import TYPE_CHECKING, Any
+Of training its course is shown, of chains how far they agree; of weights their signal-to-noise, and
+the error when the weakest are removed.
+"""
+
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .. import plot
-from ..diagnostics.course import Course, course_of, every, fresh
+from ..diagnostics.course import Course, course_of
 from ..diagnostics.diagnosis import Diagnosis, diagnose
 from ..diagnostics.verdict import findings
+from ..plot.style import MEAN
 from ..posteriors import Draws
-from .page import Section, Table
-from .pictures import draw
-from .subject import Subject
-from .words import MISSING, fixed, percent, show
+from ..pruning.families import check_family, silenced
+from ..pruning.ranking import SIGNAL_TO_NOISE, Ranking, scores
+from .page import Picture, Section, Table
+from .pictures import FAINT, LINE, draw, label
+from .subject import Subject, sample_rows
+from .words import cut, fixed, many, percent, show
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+FRACTIONS = (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98)  # of weights removed
+PRUNED_ROWS = 500  # to measure by
+TOLERANCE = 0.02  # nats a row
 LOOKED_AT = 50  # rows at which chains are compared
 MUCH = 0.1  # nats a row that a training may not get worse by over its last tenth
 
@@ -27,13 +38,16 @@ def section(subject: Subject) -> Section:
     posterior = subject.posterior
     record = posterior.record
     if record is not None and record.interrupted:
-        part.find("care", "The fit was stopped before its end.")
-        part.say("The fit was stopped before its end, by Ctrl-C: fit again to let it finish.")
-    told = _chains(subject, part) if isinstance(posterior, Draws) else False
-    course = course_of(posterior.history, {} if record is None else record.settings)
+        part.judge(
+            "care",
+            "The fit was stopped before its end, by Ctrl-C: fit again to let it finish.",
+            "The fit was stopped before its end.",
+        )
+    compared = isinstance(posterior, Draws) and _chains(subject, part)
+    course = None if record is None else course_of(record)
     if course is not None:
         _training(subject, part, course)
-    elif not told:
+    elif not compared:
         part.say(
             "This posterior keeps no history of its training and has no chains to compare: judge "
             "it by its scores and its calibration above."
@@ -42,89 +56,81 @@ def section(subject: Subject) -> Section:
 
 
 def _training(subject: Subject, part: Section, course: Course) -> None:
-    steps = len(course.nll)
-    ended = course.rest()
-    if ended.state == "not finite":
-        part.say(f"The training's numbers are not finite from step {ended.step:,} of {steps:,} on.")
-        part.find("bad", "The training met numbers that are not finite: lower the learning rate.")
-        return
+    steps, ended = len(course.nll), course.rest()
     what = f"Its objective is {course.objective}, in nats a row."
+    if ended.state == "not finite":
+        part.judge(
+            "bad",
+            f"The training's numbers are not finite from step {ended.step:,} of {steps:,} on.",
+            "The training met numbers that are not finite: lower the learning rate.",
+        )
+        return
     if ended.state == "short":
-        part.say(f"{steps:,} steps are too few to tell whether the training has converged.")
-        part.find("care", f"The training had {steps:,} steps: too few to tell if it converged.")
+        part.judge(
+            "care",
+            f"{steps:,} steps are too few to tell whether the training has converged.",
+            f"The training had {steps:,} steps: too few to tell if it converged.",
+        )
     elif ended.state == "rising":
-        part.say(f"The training was {ended.words}. {what} Lower the learning rate.")
-        part.find(
+        part.judge(
             "bad" if ended.last > MUCH else "care",
+            f"The training was {ended.words}. {what} Lower the learning rate.",
             "The training was getting worse when it ended: lower the learning rate.",
         )
     elif ended.state == "falling":
-        part.say(f"The training was {ended.words}. {what} More steps may help (steps=, epochs=).")
-        part.find("care", "The training had not converged when it ended: more steps may help.")
-    else:
-        part.say(
-            f"The training was level at its end, and every number of it is finite. {what} Over the "
-            f"last tenth of the steps it changed by {fixed(ended.last, 3)}, since the middle by "
-            f"{fixed(ended.half, 3)}. That is no proof of convergence: a learning rate that falls "
-            "to zero makes every run end level. Whether a longer one predicts better, only its "
-            "scores tell."
+        part.judge(
+            "care",
+            f"The training was {ended.words}. {what} More steps may help (steps=, epochs=).",
+            "The training had not converged when it ended: more steps may help.",
         )
-        part.find("good", "The training was level at its end, and every number of it is finite.")
-    part.show(
-        draw(
-            "training", "Course of the training", _caption(subject, course),
-            lambda axes: _ticks(plot.training(axes, subject.posterior)), height=3.4,
-        ),
-        _course_table(subject, course, max(steps // 10, 1)),
-    )  # fmt: skip
+    else:
+        level = "The training was level at its end, and every number of it is finite."
+        part.judge(
+            "good",
+            f"{level} {what} Over the last tenth of the steps it changed by "
+            f"{fixed(ended.last, 3)}, since the middle by {fixed(ended.half, 3)}. That is no proof "
+            "of convergence: a learning rate that falls to zero makes every run end level. Whether "
+            "a longer one predicts better, only its scores tell.",
+            level,
+        )
+    part.show(_picture(subject, course), _course_table(subject, course))
 
 
-def _caption(subject: Subject, course: Course) -> str:
-    made = f"in nats a row. Training minimises {course.objective}."
-    text = f"NLL by step, {made}"
+def _picture(subject: Subject, course: Course) -> Picture:
+    def onto(axes: "Axes") -> None:
+        from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
+        plot.training(axes, subject.posterior)
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+
+    lines, more, jump = "NLL", "", ""
     if course.kl is not None:
-        text = f"NLL and KL by step, {made}"
-        if (between := every(course.kl)) > 1:
-            text += f" The KL is computed anew every {between} steps."
+        lines = "NLL and KL"
+        if course.every > 1:
+            more = f" The KL is computed anew every {course.every} steps."
         if len(course.weights) > 1:
-            text += f" Lines are means over {len(course.weights)} members."
-    return f"{text} Bold lines are moving averages.{_second_part(subject)}"
+            more += f" Lines are means over {len(course.weights)} members."
+    if np.any(np.asarray(getattr(subject.fitted, "spread_", 1.0)) != 1):
+        jump = (
+            " The jump is where the fit, having set the width of its intervals by rows it held "
+            "back, went on with all of them."
+        )
+    objective = course.objective
+    return draw("fit.training", onto, lines=lines, objective=objective, more=more, jump=jump)
 
 
-def _course_table(subject: Subject, course: Course, tenth: int) -> Table:
-    record = subject.posterior.record
-    batch = record.settings.get("batch_size") if record is not None else None
-    rows: list[list[Any]] = [["Steps", f"{len(course.nll):,}"]]
-    if batch:
+def _course_table(subject: Subject, course: Course) -> Table:
+    rows = [["Steps", f"{len(course.nll):,}"]]
+    if batch := subject.settings.get("batch_size"):
         rows.append(["Rows a step", f"{int(batch):,}"])
-    rows += [
-        ["NLL, first tenth", fixed(course.nll[:tenth].mean(), 3)],
-        ["NLL, last tenth", fixed(course.nll[-tenth:].mean(), 3)],
-    ]
-    if course.kl is not None:
-        rows += [
-            ["KL, first tenth", fixed(fresh(course.kl)[:tenth].mean(), 3)],
-            ["KL, last tenth", fixed(fresh(course.kl)[-tenth:].mean(), 3)],
-        ]
-    caption = "Averages, in nats a row of the standardised targets"
-    caption = "Averages, in nats a row" if subject.classifies else caption
+    tenth = max(len(course.nll) // 10, 1)
+    for name, values in (("NLL", course.nll), ("KL", course.kl)):
+        if values is not None:
+            rows.append([f"{name}, first tenth", fixed(values[:tenth].mean(), 3)])
+            rows.append([f"{name}, last tenth", fixed(values[-tenth:].mean(), 3)])
+    caption = "Averages, in nats a row" + " of the standardised targets" * (not subject.classifies)
     return Table(["Quantity", "Value"], rows, caption, frozenset({1}))
-
-
-def _ticks(axes: "Axes") -> None:
-    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
-
-    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-
-
-def _second_part(subject: Subject) -> str:
-    if not np.any(np.asarray(getattr(subject.fitted, "spread_", 1.0)) != 1):
-        return ""
-    return (
-        " The jump is where the fit, having set the width of its intervals by rows it held back, "
-        "went on with all of them."
-    )
 
 
 # -- chains and weighted draws
@@ -137,37 +143,33 @@ def _chains(subject: Subject, part: Section) -> bool:
         diagnosis = diagnose(subject.posterior, x, most=200)
     except ValueError as error:  # an ensemble's members are draws without chains
         if "say nothing about mixing" in str(error):
-            part.say(f"{error}.")
-            part.find("care", "The chains are too short to tell whether they agree.")
+            short = "The chains are too short to tell whether they agree."
+            part.judge("care", f"{error}.", short)
             return True
         return False
     part.say(diagnosis.verdict)
     serious = [f for f in findings(diagnosis) if f.serious]
+    space = diagnosis.predictions
     if serious:
-        worst = diagnosis.predictions is not None and _far_apart(diagnosis)
-        part.find("bad" if worst else "care", serious[0].text)
+        apart = space is not None and (space.worst is None or space.rhat[space.worst] > 1.1)
+        part.find("bad" if apart else "care", serious[0].text)
     else:
         part.find("good", "Its draws can be trusted: see the diagnostics.")
     part.blocks.append(_numbers(diagnosis))
     return True
 
 
-def _far_apart(diagnosis: Diagnosis) -> bool:
-    space = diagnosis.predictions
-    return space is None or space.worst is None or bool(space.rhat[space.worst] > 1.1)
-
-
 def _numbers(d: Diagnosis) -> Table:
-    rows: list[list[Any]] = [["Chains × draws", f"{d.chains} × {d.draws:,}", ""]]
-    for name, space in (("predictions", d.predictions), ("weights", d.weights)):
-        if space is None:
-            continue
-        told = space.to_dict()
-        aim = "at most 1.01" if name == "predictions" else "may be larger: units change places"
-        rows.append([f"R-hat of {name}, largest", _number(told["rhat_max"]), aim])
-        rows.append(
-            [f"Effective draws of {name}, least", show(told["ess_bulk_min"]), "100 a chain or more"]
-        )
+    rows = [["Chains × draws", f"{d.chains} × {d.draws:,}", ""]]
+    for name, space, aim in (
+        ("predictions", d.predictions, "at most 1.01"),
+        ("weights", d.weights, "may be larger: units change places"),
+    ):
+        if space is not None:
+            values = space.to_dict()
+            rows.append([f"R-hat of {name}, largest", fixed(values["rhat_max"], 3), aim])
+            least = show(values["ess_bulk_min"])
+            rows.append([f"Effective draws of {name}, least", least, "100 a chain or more"])
     if d.ess is not None:
         rows.append(["Effective draws", show(d.ess), "100 or more"])
         rows.append(["k-hat", fixed(d.k_hat, 2), "at most 0.7"])
@@ -181,5 +183,83 @@ def _numbers(d: Diagnosis) -> Table:
     return Table(["Quantity", "Value", "Aim"], rows, "Diagnostics of the draws", frozenset({1}))
 
 
-def _number(value: float | None) -> str:
-    return MISSING if value is None else fixed(value, 3)
+# -- pruning
+
+
+def pruning(subject: Subject) -> Section:
+    """The spread of signal-to-noise ratios, and what removing the lowest costs."""
+    part = Section("pruning", "Pruning: how much of the network is needed?")
+    posterior = subject.posterior
+    try:
+        check_family(posterior)
+        ranking = Ranking(posterior, scores(posterior, SIGNAL_TO_NOISE, None), "global")
+    except (ValueError, TypeError) as error:
+        reason = str(error).partition(": ")[2].partition(": fit with")[0].partition(";")[0]
+        part.say(f"Not for this posterior: {cut(reason, 200)}.")
+        return part
+    errors, nll = _curve(subject, ranking)
+    fine = nll <= nll[0] + TOLERANCE
+    most = FRACTIONS[int(np.argmin([*fine, False])) - 1]  # the largest up to which all are fine
+    total = ranking.total
+    if most > 0:
+        place = "posterior" if subject.fitted is posterior else "model.posterior_"
+        words = (
+            f"{percent(most)} of the {many(total, 'weight')} can be removed, the lowest signal "
+            f"|μ|\u00a0/\u00a0σ first, before the NLL grows by more than {TOLERANCE} nats a row: "
+            f"px.prune({place}, {most:g}) does it."
+        )
+    else:
+        words = (
+            f"Removing a quarter of the {many(total, 'weight')} costs more than {TOLERANCE} nats a "
+            "row already: this network has little to spare."
+        )
+    if not subject.held_out:
+        words += " Measured on the training rows, so take it as a hint."
+    part.say(words)
+    part.show(_ratios(subject), _error_picture(subject, errors))
+    name, write = ("Error", partial(percent, digits=1)) if subject.classifies else ("RMSE", show)
+    rows = [
+        [percent(f), f"{round((1 - f) * total):,}", fixed(n, 3), write(e)]
+        for f, e, n in zip(FRACTIONS, errors, nll, strict=True)
+    ]
+    heads, caption = ["Removed", "Weights left", "NLL", name], f"Pruning, on {subject.where}"
+    part.blocks.append(Table(heads, rows, caption, frozenset(range(4)), "Show the numbers"))
+    return part
+
+
+def _curve(subject: Subject, ranking: Ranking) -> tuple[np.ndarray, np.ndarray]:
+    """The error and the NLL at each fraction."""
+    rows = sample_rows(len(subject.y), PRUNED_ROWS)
+    y = subject.y[rows]
+    errors, nll = [], []
+    for fraction in FRACTIONS:
+        masks = ranking.masks(fraction) if fraction else {}
+        predictive = subject.again(silenced(subject.posterior, masks), rows)
+        mean = np.asarray(predictive.mean, np.float64)
+        if subject.classifies:
+            errors.append(np.mean(mean.argmax(-1) != y))
+        else:
+            errors.append(np.sqrt(np.mean(np.square(subject._first(mean) - subject.true[rows]))))
+        nll.append(-np.mean(predictive.log_prob(y)))
+    return np.array(errors), np.array(nll)
+
+
+def _ratios(subject: Subject) -> Picture | None:
+    try:
+        return draw("fit.ratios", lambda axes: plot.signal_to_noise(axes, subject.posterior))
+    except ValueError:  # a point has no deviation, and weights whose means are all 0 no ratio
+        return None
+
+
+def _error_picture(subject: Subject, errors: np.ndarray) -> Picture:
+    score = "error" if subject.classifies else "RMSE"
+    heights = 100 * errors if subject.classifies else errors
+
+    def onto(axes: "Axes") -> None:
+        axes.axhline(heights[0], color=MEAN, linestyle=":", linewidth=1.1, label="all weights")
+        axes.plot(100 * np.array(FRACTIONS), heights, **LINE, label="pruned")
+        axes.set_ylim(bottom=0)
+        label(axes, "weights removed (%)", "error (%)" if subject.classifies else score)
+        axes.grid(color=FAINT, linewidth=0.5)
+
+    return draw("fit.pruned", onto, score=score, where=subject.where)

@@ -88,6 +88,11 @@ class Section:
         """Add to the verdict."""
         self.findings.append(Finding(level, text, self.id))
 
+    def judge(self, level: Level, text: str, finding: str) -> None:
+        """Add a paragraph, and what it comes to to the verdict."""
+        self.say(text)
+        self.find(level, finding)
+
     def show(self, *pictures: Picture | Table | None) -> None:
         """Add pictures side by side; those that could not be drawn are left out."""
         self.blocks.append(Pictures([picture for picture in pictures if picture is not None]))

@@ -1,23 +1,25 @@
 """matplotlib's drawings as parts of a page: inline SVG in the page's own colours and letters.
 
 Colours become variables of the style sheet, so that a picture follows the light or dark theme;
-numbers are rounded, ids are made unique, and the same drawing gives the same bytes.
+numbers are rounded, ids are made unique, and the same drawing gives the same bytes. What a picture
+is called and what is said below it is in texts.toml.
 """
 
 import io
 import re
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
 from ..plot import style
 from .page import Picture
+from .words import TEXTS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.ticker import MaxNLocator
 
 WIDTH, HEIGHT = 4.9, 3.7  # inches: 353 × 266 points, so that letters are legible on a phone
 WRONG, FAINT = "#B3261E", "#D0D0D0"  # what fell outside; lines of the grid
@@ -37,64 +39,46 @@ COLOURS = {
     "#FFFFFF": "paper",
     "#000000": "ink",
 }
-SETTINGS: dict[str, Any] = {
-    "svg.fonttype": "none",  # letters stay letters: to be searched, read aloud and scaled
-    "svg.hashsalt": "posterax",
-    "text.parse_math": False,  # a $ in the name of a column is a $
-    "font.family": "sans-serif",
-    "font.size": 10.5,
-    "axes.labelsize": 10.5,
-    "xtick.labelsize": 10,
-    "ytick.labelsize": 10,
-    "legend.fontsize": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": style.DATA,
-    "axes.labelcolor": style.MEAN,
-    "xtick.color": style.DATA,
-    "ytick.color": style.DATA,
-    "xtick.labelcolor": style.MEAN,
-    "ytick.labelcolor": style.MEAN,
-    "text.color": style.MEAN,
-    "axes.linewidth": 0.7,
-    "xtick.major.width": 0.7,
-    "ytick.major.width": 0.7,
-    "hatch.linewidth": 0.6,
-    "axes.unicode_minus": True,
-    "axes.formatter.useoffset": False,
-}
+LINE: dict[str, Any] = {
+    "color": style.EPISTEMIC, "marker": "o", "markersize": 4.5, "linewidth": 1.6
+}  # fmt: skip
+ERRORS = LINE | {"elinewidth": 1, "capsize": 2.5}  # a line with error bars
+DOTS: dict[str, Any] = {"linestyle": "none", "marker": "o", "markeredgewidth": 0}
+FILLED = style.BLUE | {"fill": True, "linewidth": 0.8}  # of a histogram
 
 
 def draw(
-    name: str, title: str, caption: str, onto: Callable[["Axes"], Any], height: float = HEIGHT
+    name: str, onto: Callable[["Axes"], Any], *, height: float | None = None, **words: str
 ) -> Picture:
     """Let a function draw on axes, and make the result part of the page.
 
     Args:
-        name: of the picture, unique on the page.
-        title: what it is, in a few words, for whoever hears the page.
-        caption: below it; it is the long description too.
+        name: of the picture in texts.toml, which has its title, for whoever hears the page, and
+            the caption below it. The last part of the name is unique on the page.
         onto: draws on the axes that it gets.
         height: in inches; the width is the same for all.
+        words: fill the braces of title and caption.
 
     Example:
         >>> from posterax.report.pictures import draw
-        >>> picture = draw("line", "A line", "It rises.", lambda axes: axes.plot([0, 1], [0, 1]))
+        >>> picture = draw("numbers.parts", lambda axes: axes.plot([0, 1], [0, 1]))
         >>> picture.svg[:41], "Date" in picture.svg
         (Markup('<svg class="picture" role="img" aria-labe'), False)
     """
     import matplotlib
     from matplotlib.figure import Figure
 
+    kind, _, name = name.partition(".")
+    text = TEXTS[kind][name]
+    title, caption = (text[part].format_map(words) for part in ("title", "caption"))
+    size = (WIDTH, height or text.get("height", HEIGHT))
     # whatever a user's own settings are, a report looks the same
-    with (
-        matplotlib.rc_context({**matplotlib.rcParamsDefault, **SETTINGS}),
-        warnings.catch_warnings(),
-    ):
+    settings = matplotlib.rc_params_from_file(Path(__file__).parent / "picture.mplstyle")
+    with matplotlib.rc_context(settings), warnings.catch_warnings():
         # a letter that matplotlib's font lacks is drawn by the browser all the same
         warnings.filterwarnings("ignore", "Glyph")
         warnings.filterwarnings("ignore", "Matplotlib currently does not support")
-        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        figure = Figure(figsize=size, layout="constrained")
         axes = figure.subplots()
         onto(axes)
         for other in figure.axes[1:]:  # a second scale has a line of its own
@@ -107,57 +91,63 @@ def draw(
                 handlelength=1.8, columnspacing=1.4, labelspacing=0.35, borderpad=0.2,
             )  # fmt: skip
         stream = io.StringIO()
-        figure.savefig(
-            stream, format="svg", transparent=True,
-            metadata={"Date": None, "Creator": None, "Format": None, "Type": None},
-        )  # fmt: skip
+        metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(stream, format="svg", transparent=True, metadata=metadata)
     return Picture(Markup(_inline(stream.getvalue(), name, title, caption)), caption)
 
 
-def few_ticks() -> "MaxNLocator":
-    """At most five of them, for axes on a phone."""
+def label(axes: "Axes", x: str, y: str, *, few: bool = False) -> None:
+    """Names at both sides, and with ``few`` at most five ticks below, for axes on a phone."""
     from matplotlib.ticker import MaxNLocator
 
-    return MaxNLocator(5)
+    axes.set(xlabel=x, ylabel=y)
+    if few:
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+
+
+def diagonal(axes: "Axes", low: float, high: float, name: str) -> None:
+    """A dotted line where both sides are equal."""
+    ends = [low, high]
+    axes.plot(ends, ends, ":", color=style.MEAN, linewidth=1.1, label=name)
 
 
 def _inline(svg: str, name: str, title: str, caption: str) -> str:
     """matplotlib's file without its head, in variables and with ids of its own."""
-    body = svg[svg.index("<svg") :]
-    box = re.search(r'viewBox="([^"]*)"', body)
-    assert box is not None
-    body = body[body.index(">") + 1 : body.rindex("</svg>")]
-    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
-    body = re.sub(r"<!--.*?-->", "", body, flags=re.DOTALL)
-    body = re.sub(r"<style.*?</style>", "", body, flags=re.DOTALL)
-    used = set(re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', body))
-    used_ids = {a or b for a, b in used}
+    head, _, body = svg[svg.index("<svg") : svg.rindex("</svg>")].partition(">")
+    box = head.partition('viewBox="')[2].partition('"')[0]
+    body = re.sub(
+        r"<metadata>.*?</metadata>|<!--.*?-->|<style.*?</style>", "", body, flags=re.DOTALL
+    )
+    used = set(re.findall(r'(?:href="|url\()#([^")]+)', body))
     # only tags are changed, never the words between them
-    body = re.sub(r"<[^>]+>", lambda tag: _tag(tag[0], name, used_ids), body)
+    body = re.sub(r"<[^>]+>", lambda tag: _tag(tag[0], name, used), body)
     body = re.sub(r">\s+<", "><", body)
     # groups that say nothing any more
     while (shorter := re.sub(r"<g>((?:(?!</?g).)*)</g>", r"\1", body, flags=re.DOTALL)) != body:
         body = shorter
-    head = (
+    return (
         f'<svg class="picture" role="img" aria-labelledby="{name}-t {name}-d" '
-        f'viewBox="{box[1]}" preserveAspectRatio="xMidYMid meet">'
+        f'viewBox="{box}" preserveAspectRatio="xMidYMid meet">'
         f'<title id="{name}-t">{escape(title)}</title><desc id="{name}-d">{escape(caption)}</desc>'
+        f"{body.strip()}</svg>"
     )
-    return head + body.strip() + "</svg>"
 
 
 def _tag(tag: str, name: str, used: set[str]) -> str:
     tag = re.sub(r' id="([^"]+)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in used else "", tag)
-    tag = re.sub(r'xlink:href="#', f'href="#{name}-', tag)
-    tag = re.sub(r"url\(#", f"url(#{name}-", tag)
-    tag = re.sub(r"(?<![#\w])(-?\d+\.\d{2})\d+", r"\1", tag)
-    # one family of letters for the whole page
-    tag = re.sub(r"font: ([\d.]+)px [^;\"]+", r"font-size: \1px", tag)
-    tag = re.sub(r"font-family: [^;\"]+;? ?", "", tag)
-    tag = re.sub(r"\s+", " ", tag)
-    return re.sub(r"#[0-9a-fA-F]{6}\b", lambda m: _variable(m[0]), tag)
+    for pattern, new in (
+        (r'xlink:href="#', f'href="#{name}-'),
+        (r"url\(#", f"url(#{name}-"),
+        (r"(?<![#\w])(-?\d+\.\d{2})\d+", r"\1"),
+        # one family of letters for the whole page
+        (r"font: ([\d.]+)px [^;\"]+", r"font-size: \1px"),
+        (r"font-family: [^;\"]+;? ?", ""),
+        (r"\s+", " "),
+    ):
+        tag = re.sub(pattern, new, tag)
+    return re.sub(r"#[0-9a-fA-F]{6}\b", _variable, tag)
 
 
-def _variable(colour: str) -> str:
-    known = COLOURS.get(colour.upper()) or COLOURS.get(colour)
-    return colour if known is None else f"var(--{known})"
+def _variable(colour: re.Match[str]) -> str:
+    known = COLOURS.get(colour[0].upper())
+    return colour[0] if known is None else f"var(--{known})"

@@ -4,18 +4,18 @@ import json
 import platform
 from collections.abc import Mapping
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from .._version import __version__
 from ..tables.base import BayesianEstimator
 from .page import Code, Section, facts
 from .subject import SEED, Subject
 from .words import cut
 
-PACKAGES = ("posterax", "jax", "numpy", "scikit-learn")
 ELSEWHERE = (
     "command", "columns", "scores", "baseline", "chance", "history", "title", "versions"
 )  # fmt: skip
@@ -28,17 +28,18 @@ def section(subject: Subject, card: Mapping[str, Any]) -> Section:
         "The same call with the same rows, versions and kind of device gives the same numbers to "
         "the bit."
     )
-    command = card.get("command")
-    if command:
+    if command := card.get("command"):
         line = command if isinstance(command, str) else " ".join(map(str, command))
         part.blocks.append(Code("Command", cut(line, 2000)))
     part.blocks.append(Code("Python", _call(subject)))
     settings = _settings(subject)
     folded = f"Show all {len(settings)} settings"
     part.blocks.append(facts(("Setting", "Value"), settings, "How it was fitted", folded))
-    told = card.get("versions")
-    versions = told if isinstance(told, Mapping) else _versions()
-    part.blocks.append(facts(("Software", "Version"), dict(versions), "Versions"))
+    versions = card.get("versions")
+    if not isinstance(versions, Mapping):
+        versions = {"python": platform.python_version(), "posterax": __version__}
+        versions |= {name: version(name) for name in ("jax", "numpy", "scikit-learn")}
+    part.blocks.append(facts(("Software", "Version"), versions, "Versions"))
     rest = _flat({k: v for k, v in card.items() if k not in ELSEWHERE})
     if rest:
         folded = f"Show all {len(rest)} facts of the model's file" if len(rest) > 8 else ""
@@ -64,37 +65,22 @@ def _call(subject: Subject) -> str:
             f"import posterax as px\n\nmodel = px.{made}\nmodel.fit(X, y)\n"
             "model.predictive(X_new).interval(0.9)"
         )
-    settings = subject.posterior.record.settings if subject.posterior.record is not None else {}
-    method = cut(settings.get("method", "method"), 1000)
+    method = cut(subject.settings.get("method", "method"), 1000)
     return f"import posterax as px\n\nposterior = px.fit(model, (x, y), px.{method})"
 
 
 def _settings(subject: Subject) -> dict[str, str]:
     record, fitted = subject.posterior.record, subject.fitted
-    settings: dict[str, Any] = {}
-    if record is not None:
-        settings = {"method": record.method} | record.settings
-        settings.pop("method_settings", None)  # the call above has them
+    settings = ({} if record is None else {"method": record.method}) | subject.settings
+    settings.pop("method_settings", None)  # the call above has them
     if isinstance(fitted, BayesianEstimator):
         given = fitted.get_params(deep=False)
         settings |= {k: v for k, v in given.items() if v is not None and k != "method"}
         seeds = {"first weights": "_network_seed", "fit": "_fit_seed", "draws": "_predict_seed"}
-        settings |= {
-            f"seed of the {name}": getattr(fitted, place)
-            for name, place in seeds.items()
-            if hasattr(fitted, place)
-        }
+        settings |= {f"seed of the {name}": getattr(fitted, seed) for name, seed in seeds.items()}
     settings["weights with a posterior"] = f"{subject.posterior.model.bayesian_size:,}"
     settings["seed of this report"] = SEED
     return {str(name): _plain(value) for name, value in settings.items()}
-
-
-def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
-    for name in PACKAGES:
-        with suppress(PackageNotFoundError):  # run from a source tree
-            versions[name] = version(name)
-    return versions
 
 
 def _plain(value: object) -> str:

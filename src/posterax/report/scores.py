@@ -1,49 +1,18 @@
 """How good the predictions are: ``px.metrics.evaluate`` as a table, and what it says in words."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from ..metrics.evaluate import CONFIDENCE, QUICK, RESAMPLES, Evaluation, Score, evaluate
 from .page import Section, Table
-from .subject import LEVEL, SEED, Subject
-from .words import MISSING, cut, fixed, many, percent, show
+from .subject import SEED, Subject
+from .words import MISSING, TEXTS, cut, decimals, fixed, many, percent, show
 
 FEW_ROWS = 30  # of fewer nothing is called good
-Write = Callable[[float], str]
-
-
-class Shown(NamedTuple):
-    """A score's name on the page, what it means, and how its numbers are written."""
-
-    title: str
-    meaning: str
-    write: Write = lambda value: fixed(value, 3)
-
-
-LOWER, HIGHER = "Lower is better.", "Higher is better."
-COVERAGE = f"Coverage of {percent(LEVEL)}"
-SHOWN = {
-    "rmse": Shown("RMSE", "The typical error of the mean, in the units of {target}; large errors "
-                  f"weigh most. {LOWER}"),
-    "mae": Shown("MAE", f"The average distance of the median from the truth. {LOWER}"),
-    "r2": Shown("R²", "The share of the target's variance that the predictions explain; 1 is all "
-                f"of it. {HIGHER}"),
-    "accuracy": Shown("Accuracy", "The share of rows whose most probable class is the right one. "
-                      f"{HIGHER}", lambda value: percent(value, 1)),
-    "nll": Shown("NLL", "How surprised the model is by the truth, in nats a row: it scores "
-                 "predictions and their uncertainties together. Compare it between models of the "
-                 f"same target only. {LOWER}"),
-    "brier": Shown("Brier score", "The squared distance of the probabilities from what happened, "
-                   f"from 0 to 2. {LOWER}"),
-    "coverage": Shown(COVERAGE, "The share of rows whose truth lies inside the "
-                      f"{percent(LEVEL)} interval. Should be {{promise}}.",
-                      lambda value: percent(value, 1)),
-    "width": Shown(f"Width of {percent(LEVEL)}", f"The average width of the {percent(LEVEL)} "
-                   f"interval: narrow is useful, as long as the coverage holds. {LOWER}"),
-    "calibration_error": Shown("Calibration error", f"{{calibration}} {LOWER}"),
-}  # fmt: skip
+SHOWN = TEXTS["scores"]  # title and meaning of each
 OTHER_NAMES = {
     "r": "r2", "logloss": "nll", "negativeloglikelihood": "nll", "ece": "calibration_error",
     "expectedcalibrationerror": "calibration_error", "calibrationerror": "calibration_error",
@@ -63,7 +32,13 @@ def measure(
     base, chance = ((card or {}).get(name) or {} for name in ("baseline", "chance"))
     rows = measured.rows
     for name, values in (given or {}).items():
-        value, low, high = _triple(name, values)
+        try:
+            # a file has null for what is not finite
+            value, low, high = (np.nan if v is None else float(v) for v in values)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"scores[{name!r}] must be (value, low, high), three numbers, got {values!r}"
+            ) from None
         letters = "".join(c for c in name.lower() if c.isalpha())
         known = OTHER_NAMES.get(letters, letters)
         if known == "accuracy":
@@ -113,21 +88,19 @@ def section(subject: Subject, scores: Evaluation) -> Section:
         f"hold the value of {percent(CONFIDENCE)} of {RESAMPLES:,} resamples of these rows "
         "(bootstrap); those of shares are Wilson's."
     )
+    whole = ", as whole numbers make it" if subject.kind == "counts" else ""
     words = {
         "target": subject.target,
-        "promise": percent(LEVEL)
-        if subject.kind != "counts"
-        else f"{percent(subject.promised, 1)}, as whole numbers make it",
+        "promise": subject.promise + whole,
         "calibration": "How far confidence is from the share of hits, on average (ECE, 15 bins)."
         if subject.classifies
         else "How far the share of truths below a predicted quantile is from its level, typically "
         "(root mean square over 99 levels).",
     }
-    order = [*(name for name in SHOWN if name in scores), *(n for n in scores if n not in SHOWN)]
     rows = []
-    for name in order:
-        title, meaning, _ = SHOWN.get(name, Shown(name, "Given with the model."))
-        rows.append([title, *written(name, scores), meaning.format_map(words)])
+    for name in sorted(scores, key=[*SHOWN, *scores].index):
+        text = SHOWN.get(name, {"title": name, "meaning": "Given with the model."})
+        rows.append([text["title"], *written(name, scores), text["meaning"].format_map(words)])
     part.blocks.append(
         Table(
             ["Score", "Value", "95 % interval", "Baseline", "What it means"], rows,
@@ -176,25 +149,11 @@ def _judge(subject: Subject, part: Section, share: float) -> None:
         part.find("good", "It predicts clearly better than the baseline (NLL).")
 
 
-def _writer(name: str, scores: Mapping[str, Score]) -> Write:
+def _writer(name: str, scores: Mapping[str, Score]) -> Callable[[float], str]:
     """Errors in the units of the target have three digits of the RMSE."""
-    if name not in SHOWN:
-        return show
+    if name in ("accuracy", "coverage"):
+        return partial(percent, digits=1)
     if name not in ("rmse", "mae", "width"):
-        return SHOWN[name].write
+        return partial(fixed, decimals=3) if name in SHOWN else show
     size = scores["rmse"].value
-    if not np.isfinite(size) or not 1e-4 < size < 1e8:
-        return show
-    places = int(np.clip(2 - np.floor(np.log10(size)), 0, 6))
-    return lambda value: fixed(value, places)
-
-
-def _triple(name: str, values: Any) -> tuple[float, float, float]:
-    try:
-        # a file has null for what is not finite
-        value, low, high = (float("nan") if v is None else float(v) for v in values)
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"scores[{name!r}] must be (value, low, high), three numbers, got {values!r}"
-        ) from None
-    return value, low, high
+    return partial(fixed, decimals=decimals(np.array(size))) if 1e-4 < size < 1e8 else show

@@ -2,9 +2,11 @@
 
 import copy
 import dataclasses
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 from jaxtyping import PyTree
 from numpy.typing import ArrayLike
@@ -12,15 +14,15 @@ from numpy.typing import ArrayLike
 from ..metrics.inputs import class_probabilities
 from ..posteriors import Posterior
 from ..predictive import Predictive
+from ..recalibrate.base import probability_below
 from ..tables.base import BayesianEstimator
-from .words import cut
+from .words import LEVEL, cut, percent
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MOST_ROWS = 2000  # to judge by, and for pictures: more change nothing that can be seen
 SEED = 0  # random seed of a report
-LEVEL = 0.9  # of intervals
 SAMPLES = 100  # draws of a plain posterior; an estimator has its own number
 
 
@@ -57,6 +59,11 @@ class Subject:
         return self.kind == "classification"
 
     @property
+    def settings(self) -> dict[str, Any]:
+        """How it was fitted, as far as the posterior knows."""
+        return {} if self.posterior.record is None else self.posterior.record.settings
+
+    @property
     def where(self) -> str:
         """Which rows these numbers are of."""
         return "held-out rows" if self.held_out else "training rows"
@@ -80,15 +87,12 @@ class Subject:
     low = cached_property(lambda self: self._quantile((1 - LEVEL) / 2))
     high = cached_property(lambda self: self._quantile((1 + LEVEL) / 2))
 
-    @cached_property
-    def epistemic(self) -> np.ndarray:
-        """Deviations, of numbers; nats, of classes."""
-        part = self._first(self.predictive.epistemic)
-        return part if self.classifies else np.sqrt(part)
+    # deviations, of numbers; nats, of classes
+    epistemic = cached_property(lambda self: self._part(self.predictive.epistemic))
+    aleatoric = cached_property(lambda self: self._part(self.predictive.aleatoric))
 
-    @cached_property
-    def aleatoric(self) -> np.ndarray:
-        part = self._first(self.predictive.aleatoric)
+    def _part(self, values: np.ndarray) -> np.ndarray:
+        part = self._first(values)
         return part if self.classifies else np.sqrt(part)
 
     @cached_property
@@ -102,17 +106,20 @@ class Subject:
         if self.kind != "counts":
             return LEVEL
         low, high = self.predictive.quantile(np.array([(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
-        mass = self._first(self.predictive.cdf(high))
-        below = self._first(self.predictive.cdf(np.maximum(low - 1, 0)))
-        return float(np.mean(mass - np.where(self.low > 0, below, 0)))
+        mass = np.asarray(self.predictive.cdf(high), np.float64)
+        return float(np.mean(self._first(mass - probability_below(self.predictive, low))))
+
+    @property
+    def promise(self) -> str:
+        """``promised`` in words."""
+        return percent(self.promised, 0 if self.promised == LEVEL else 1)
 
     @cached_property
     def transform(self) -> np.ndarray:
         """P(Y ≤ y), uniform if calibrated; of counts a random place on the step."""
         u = self._first(self.predictive.cdf(self.y))
         if self.kind == "counts":
-            below = self._first(self.predictive.cdf(np.maximum(self.y - 1, 0)))
-            below = np.where(self.true > 0, below, 0)
+            below = self._first(probability_below(self.predictive, self.y))
             # a stream of its own: data drawn by the same seed would be correlated with it
             place = np.random.default_rng([SEED, 1]).random(len(u))
             u = below + place * (u - below)
@@ -149,42 +156,55 @@ def make_subject(
         )
     if held_out is not None and not (isinstance(held_out, tuple | list) and len(held_out) == 2):
         raise ValueError("held_out must be a pair (X, y) of rows that were not trained on")
-    _same_length("X", X, "y", y)
-    if held_out is not None:
-        _same_length("held_out[0]", held_out[0], "held_out[1]", held_out[1])
-    names = _names(fitted)
     judged_x, judged_y = (X, y) if held_out is None else held_out
-    classes = _classes(fitted, posterior)
-    known, unknown = np.arange(_rows(judged_y)), 0
-    labels = _numbers(judged_y)
-    if classes is not None:
-        labels = _labels(judged_y, classes)
-        known, unknown = np.flatnonzero(labels >= 0), int(np.sum(labels < 0))
-        if not len(known):
-            raise ValueError("held_out: none of its labels was among those of the training")
-    tested = len(known)
-    if tested > MOST_ROWS:
-        known = np.sort(np.random.default_rng(SEED).choice(known, MOST_ROWS, replace=False))
+    pairs = {"X and y": (X, y), "held_out[0] and held_out[1]": (judged_x, judged_y)}
+    for both, pair in pairs.items():
+        rows = [_rows(values) for values in pair]
+        if rows[0] != rows[1] or not rows[0]:
+            raise ValueError(
+                f"{both} must have the same number of rows, 1 or more, got {rows[0]} and {rows[1]}"
+            )
+    # labels in the order of the probabilities; a posterior's are 0 … K−1, once it has predicted
+    classes: list[Any] | None = None
+    if posterior.model.likelihood.kind == "classification":
+        classes = np.asarray(getattr(fitted, "classes_", ())).tolist()
+    labels = _numbers(judged_y) if classes is None else _labels(judged_y, classes)
+    known = np.arange(len(labels)) if classes is None else np.flatnonzero(labels >= 0)
+    if not len(known):
+        raise ValueError("held_out: none of its labels was among those of the training")
+    tested, unknown = len(known), len(labels) - len(known)
+    known = known[sample_rows(tested, MOST_ROWS)]
     inputs = _take(judged_x, known)
     predictive = _predict(fitted, posterior, inputs)
     if classes is not None:
-        _check_classes(predictive, labels[known])
-        classes = classes or list(range(predictive.mean.shape[-1]))
+        _, *others, count = predictive.mean.shape
+        if others:
+            raise ValueError(
+                "a report is for one label a row; this posterior predicts "
+                f"{np.prod(others)} labels for each"
+            )
+        if labels[known].max() >= count:
+            raise ValueError(f"y must hold labels 0 to {count - 1}, got {labels[known].max()}")
+        classes = classes or list(range(count))
+    names = getattr(fitted, "feature_names_in_", None)
+    index = getattr(getattr(inputs, "index", None), "name", None)
     return Subject(
         fitted=fitted, posterior=posterior, train_x=as_frame(X, names),
         train_y=_numbers(y) if classes is None else _labels(y, classes),
         x=as_frame(inputs, names), y=labels[known], predictive=predictive,
         held_out=held_out is not None, tested=tested, unknown=unknown,
-        classes=[] if classes is None else [cut(c, 40) for c in classes],
+        classes=[cut(c, 40) for c in classes or ()],
         target=cut(target or _name_of(y) or "y", 60),
         numbers=[cut(i, 24) for i in getattr(inputs, "index", known)], inputs=inputs,
-        counted=_counted(inputs),
+        counted="Row" if index is None else cut(str(index)[:1].upper() + str(index)[1:], 24),
     )  # fmt: skip
 
 
-def _counted(inputs: PyTree) -> str:
-    name = getattr(getattr(inputs, "index", None), "name", None)
-    return "Row" if name is None else cut(str(name)[:1].upper() + str(name)[1:], 24)
+def sample_rows(n: int, most: int) -> np.ndarray:
+    """Row numbers in order: all of them, or as many as asked for, drawn by the report's seed."""
+    if n <= most:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(SEED).choice(n, most, replace=False))
 
 
 def _predict(
@@ -198,7 +218,7 @@ def _predict(
     return posterior.predict(inputs, samples=SAMPLES, key=SEED)
 
 
-def as_frame(X: PyTree, names: list[str] | None = None) -> "pd.DataFrame | None":
+def as_frame(X: PyTree, names: Sequence[str] | None = None) -> "pd.DataFrame | None":
     """A table as it was given, or an array as one; ``None`` for inputs that are no table."""
     import pandas as pd
 
@@ -213,21 +233,6 @@ def as_frame(X: PyTree, names: list[str] | None = None) -> "pd.DataFrame | None"
     return pd.DataFrame(array, columns=names)
 
 
-def _names(fitted: BayesianEstimator | Posterior) -> list[str] | None:
-    names = getattr(fitted, "feature_names_in_", None)
-    return None if names is None else [str(name) for name in names]
-
-
-def _classes(fitted: BayesianEstimator | Posterior, posterior: Posterior) -> list[Any] | None:
-    """The labels in the order of the probabilities; ``None`` in regression."""
-    if posterior.model.likelihood.kind != "classification":
-        return None
-    known = getattr(fitted, "classes_", None)
-    if known is not None:
-        return np.asarray(known).tolist()
-    return []  # of a posterior: 0 … K−1, once it has predicted
-
-
 def _labels(y: ArrayLike, classes: list[Any]) -> np.ndarray:
     """Places among the classes, −1 for a label that is not there."""
     values = np.asarray(y).reshape(-1)
@@ -237,26 +242,9 @@ def _labels(y: ArrayLike, classes: list[Any]) -> np.ndarray:
     return np.array([place.get(v, -1) for v in values.tolist()], int)
 
 
-def _check_classes(predictive: Predictive, labels: np.ndarray) -> None:
-    shape = predictive.mean.shape
-    if len(shape) != 2:
-        raise ValueError(
-            "a report is for one label a row; this posterior predicts "
-            f"{int(np.prod(shape[1:-1]))} labels for each"
-        )
-    if labels.max() >= shape[-1]:
-        raise ValueError(f"y must hold labels 0 to {shape[-1] - 1}, got {labels.max()}")
-
-
 def _numbers(y: ArrayLike) -> np.ndarray:
-    values = np.asarray(y)
-    if values.dtype.kind not in "biuf":
-        try:
-            values = values.astype(np.float64)
-        except (TypeError, ValueError):
-            return values  # labels, which the classes will place
-    values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
-    return values.astype(np.float64)
+    values = np.asarray(y).astype(np.float64)
+    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
 
 
 def _name_of(y: PyTree) -> str | None:
@@ -267,28 +255,10 @@ def _name_of(y: PyTree) -> str | None:
 
 
 def _rows(values: PyTree) -> int:
-    import jax
-
-    if hasattr(values, "shape"):
-        return int(values.shape[0])
-    if isinstance(values, dict | tuple):
-        return len(jax.tree.leaves(values)[0])
-    return len(values)
+    return len(jax.tree.leaves(values)[0] if isinstance(values, dict | tuple) else values)
 
 
 def _take(values: PyTree, rows: np.ndarray) -> PyTree:
-    import jax
-
-    if hasattr(values, "iloc"):
-        return values.iloc[rows]
     if isinstance(values, dict | tuple):
         return jax.tree.map(lambda a: np.asarray(a)[rows], values)
-    return np.asarray(values)[rows]
-
-
-def _same_length(first: str, a: PyTree, second: str, b: PyTree) -> None:
-    if _rows(a) != _rows(b) or not _rows(a):
-        raise ValueError(
-            f"{first} and {second} must have the same number of rows, 1 or more, got "
-            f"{_rows(a)} and {_rows(b)}"
-        )
+    return values.iloc[rows] if hasattr(values, "iloc") else np.asarray(values)[rows]

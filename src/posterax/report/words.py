@@ -1,12 +1,20 @@
 """Numbers and foreign text as a page shows them."""
 
+import tomllib
 import unicodedata
 from collections.abc import Iterable
+from pathlib import Path
 
 import numpy as np
 
 MISSING = "–"
 LONGEST = 80  # characters of a cell; what is longer is cut
+LEVEL = 0.9  # of intervals
+TEXTS = tomllib.loads(
+    (Path(__file__).parent / "texts.toml")
+    .read_text(encoding="utf-8")
+    .replace("{level}", f"{100 * LEVEL:.0f} %")
+)
 
 
 def show(value: float | None, digits: int = 3) -> str:

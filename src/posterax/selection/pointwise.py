@@ -21,8 +21,8 @@ from .._util.checks import whole_number
 from .._util.keys import KeyLike
 from ..diagnostics.chain_statistics import FEWEST
 from ..posteriors import Draws, Posterior
+from ..posteriors.draws import normalised, pareto_smooth
 from ..posteriors.enumerated import MOST, Enumerated
-from ..posteriors.weighted import normalised, pareto_smooth
 from ..predictive import Particles, Predictive
 from . import evidence as ev
 from .score import Score

@@ -1,23 +1,22 @@
 """What both estimators share: from a table to a posterior, and back to the table's units."""
 
 import dataclasses
-import functools
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import jax
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import train_test_split
-from sklearn.utils import check_random_state
+from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .. import networks
-from .._util.checks import whole_number
+from .._util.checks import fraction, whole_number
 from ..fitting.fit import fit
 from ..fitting.validation import Validation
 from ..infer.base import Method
@@ -32,23 +31,8 @@ from . import settings
 from .columns import Columns
 from .standardise import Given, Rows, Standardiser, distinct, padded, standardiser, text_column
 
+NO_WEIGHT = "sample_weight is zero for every row: give at least one row a weight above 0"
 LEAST_ROWS = 128  # of a prediction: every smaller one is padded to it, so all round alike
-
-
-def _all_or_nothing(learn: Callable[..., None]) -> Callable[..., None]:
-    """A fit that fails leaves the estimator as it was."""
-
-    @functools.wraps(learn)
-    def attempt(self: "BayesianEstimator", *args: Any) -> None:
-        before = dict(vars(self))
-        try:
-            learn(self, *args)
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
-
-    return attempt
 
 
 @dataclass(eq=False, repr=False)
@@ -101,11 +85,8 @@ class BayesianEstimator(Arguments, BaseEstimator):
         """Targets as the model has them."""
         raise NotImplementedError
 
-    def _likelihood(self) -> Likelihood:
-        raise NotImplementedError
-
-    def _outputs(self) -> int:
-        """Outputs the network needs."""
+    def _likelihood(self) -> tuple[Likelihood, int]:
+        """The likelihood, and how many outputs of the network it needs."""
         raise NotImplementedError
 
     def _extra_weight(self, y: np.ndarray) -> np.ndarray | float:
@@ -118,7 +99,26 @@ class BayesianEstimator(Arguments, BaseEstimator):
 
     # -- learning
 
-    @_all_or_nothing
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn the posterior of the network's weights.
+
+        Args:
+            X: (rows, columns), an array or a data frame.
+            y: (rows,) labels or numbers, or (rows, targets) numbers.
+            sample_weight: how often each row counts: 2 is the row given twice.
+        """
+        return self._attempt(self._learn, Given(X, y, sample_weight))
+
+    def _attempt(self, learn: Callable[[Given], None], given: Given) -> Self:
+        """A fit that fails leaves the estimator as it was."""
+        before = dict(vars(self))
+        try:
+            learn(given)
+        except BaseException:
+            self.__dict__ = before
+            raise
+        return self
+
     def _learn(self, given: Given) -> None:
         previous = getattr(self, "posterior_", None) if self.warm_start else None
         classes: Any = getattr(self, "classes_", ())
@@ -153,10 +153,10 @@ class BayesianEstimator(Arguments, BaseEstimator):
         self.posterior_ = self._fit(model, rows, method, start, self._fit_seed, watch)
         self.updates_ = 0
 
-    @_all_or_nothing
     def _update(self, given: Given) -> None:
         """The posterior so far is the prior of the new data, member by member."""
-        method, before = self._method(), getattr(self, "posterior_", None)
+        method = self._method()
+        before: Any = getattr(self, "posterior_", None)
         known = isinstance(before, MeanFieldGaussian | GaussianMixture)
         if not (isinstance(_member(method, 0), BayesByBackprop) and (known or before is None)):
             raise ValueError(
@@ -169,9 +169,8 @@ class BayesianEstimator(Arguments, BaseEstimator):
             return self._first_fit(model, rows, method, None)
         rows = self._rows(given, first=False)
         self.updates_ += 1
-        parts: list[Any] = [before]
-        if isinstance(before, GaussianMixture):
-            parts = [before.component(i) for i in range(before.members)]
+        several = isinstance(before, GaussianMixture)
+        parts = [before.component(i) for i in range(before.members)] if several else [before]
         members = method.members if isinstance(method, DeepEnsemble) else 1
         if members != len(parts):
             raise ValueError(
@@ -187,10 +186,10 @@ class BayesianEstimator(Arguments, BaseEstimator):
             if learned[-1].record.interrupted:
                 raise KeyboardInterrupt("partial_fit stopped: the posterior is the one before it")
         self.posterior_ = learned[0]
-        if isinstance(before, GaussianMixture):
-            parts = [(p.mu, p.rho, p.state) for p in learned]
-            mu, rho, state = jax.tree.map(lambda *a: jax.numpy.stack(a), *parts)
-            own: dict[str, Any] = {"mu": mu, "rho": rho, "record": learned[-1].record}
+        if several:
+            trees = [(p.mu, p.rho, p.state) for p in learned]
+            mu, rho, state = jax.tree.map(lambda *a: jax.numpy.stack(a), *trees)
+            own = {"mu": mu, "rho": rho, "record": learned[-1].record}
             self.posterior_ = GaussianMixture(before.model, state, before.targets, **own)
 
     def _rows(self, given: Given, *, first: bool) -> Rows:
@@ -198,14 +197,12 @@ class BayesianEstimator(Arguments, BaseEstimator):
             name = type(self).__name__
             raise ValueError(f"requires y to be passed, but the target y is None: {name}")
         X, y = self._check_inputs(given.X, reset=first), self._check_targets(given, first=first)
-        if len(y) != len(X):
-            raise ValueError(
-                f"X and y must have the same number of rows, got inconsistent {len(X)} and {len(y)}"
-            )
-        if given.weight is not None and np.size(given.weight) and not np.any(given.weight):
-            raise _no_weight()
+        check_consistent_length(X, y)
+        weight = None if given.weight is None else np.asarray(given.weight)
+        if weight is not None and weight.size and not weight.any():
+            raise ValueError(NO_WEIGHT)
         weight = _check_sample_weight(
-            given.weight, X, dtype=np.float64, ensure_non_negative=True, copy=True
+            weight, X, dtype=np.float64, ensure_non_negative=True, copy=True
         )
         if given.weight is not None and 0 < weight.sum() < 0.1 * np.count_nonzero(weight):
             warnings.warn(
@@ -215,7 +212,7 @@ class BayesianEstimator(Arguments, BaseEstimator):
             )
         weight = weight * self._extra_weight(y)
         if not np.any(weight > 0):
-            raise _no_weight()
+            raise ValueError(NO_WEIGHT)
         return distinct(X, y, weight)
 
     def _check_inputs(self, X: ArrayLike, *, reset: bool) -> np.ndarray:
@@ -249,39 +246,31 @@ class BayesianEstimator(Arguments, BaseEstimator):
         return settings.make_method(self.method, self.learning_rate, self.members, self.temperature)
 
     def _model(self, n: int) -> Model:
+        likelihood, outputs = self._likelihood()
+        inputs = self.n_features_in_ if self.columns is None else len(self.columns_.names_out)
+        hidden = settings.layer_sizes(self.hidden_layer_sizes, n)
         network = networks.MLP(
-            self.n_features_in_ if self.columns is None else len(self.columns_.names_out),
-            self._outputs(),
-            settings.layer_sizes(self.hidden_layer_sizes, n),
-            activation=self.activation,
-            key=self._network_seed,
+            inputs, outputs, hidden, activation=self.activation, key=self._network_seed
         )
-        likelihood, prior = self._likelihood(), self.prior
+        prior = self.prior
         if prior is None:
             prior = settings.default_prior(likelihood.kind == "classification", self.method)
         return Model(network, prior, likelihood)
 
     def _fit(
-        self,
-        model: Model,
-        rows: Rows,
-        method: Method,
-        start: Posterior | None,
-        seed: int,
-        watch: Validation | None = None,
-        share: float = 1.0,
-    ) -> Posterior:
+        self, model: Model, rows: Rows, method: Method, start: Posterior | None, seed: int,
+        watch: Validation | None = None, share: float = 1.0,
+    ) -> Posterior:  # fmt: skip
         """One call of ``px.fit``, for a share of the steps."""
         if not self._learns():
             return prior_posterior(model, self._prepared(rows)[0])
         n = len(rows.x)
         size = self._batch_size(method, n)
         budget = settings.make_budget(method, n, self.epochs, self.steps, size, share)
-        if budget.batch_size in (None, n) and n <= settings.FULL_BATCH:
+        if budget["batch_size"] in (None, n) and n <= settings.FULL_BATCH:
             rows = padded(rows)
-            budget = budget._replace(batch_size=None if method.needs.all_data else len(rows.x))
-        options: dict[str, Any] = {"validation": watch, "progress": self.verbose}
-        options |= budget._asdict()
+            budget["batch_size"] = None if method.needs.all_data else len(rows.x)
+        options = budget | {"validation": watch, "progress": self.verbose}
         return fit(model, self._prepared(rows), method, key=seed, init=start, **options)
 
     def _prepared(self, rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -296,27 +285,21 @@ class BayesianEstimator(Arguments, BaseEstimator):
             return min(settings.BATCH, max(1, n // 10))
         return self.batch_size
 
-    def _look_every(self, n: int) -> float:
-        """Epochs between two looks at the held-out rows: about a hundred steps."""
-        size = self._batch_size(self._method(), n)
-        size = size or (n if n <= settings.FULL_BATCH else settings.BATCH)
-        return max(1.0, 100 / max(1, -(-n // size)))
-
     def _watched(self, rows: Rows) -> tuple[Rows, Validation | None]:
         """Rows to learn from, and for early stopping rows to watch, the same all through a fit."""
         if not self.early_stopping:
             return rows, None
         rows, held = self._hold_out(rows)
         x, y, weight = self._prepared(held)
-        every, patience = self._look_every(len(rows.x)), self.n_iter_no_change
-        patience = whole_number("n_iter_no_change", patience)
+        patience = whole_number("n_iter_no_change", self.n_iter_no_change)
+        n = len(rows.x)
+        size = self._batch_size(self._method(), n)
+        size = size or (n if n <= settings.FULL_BATCH else settings.BATCH)
+        every = max(1.0, 100 / max(1, -(-n // size)))  # epochs: about a hundred steps
         return rows, Validation(x, y, every=every, patience=patience, weight=weight)
 
     def _hold_out(self, rows: Rows) -> tuple[Rows, Rows]:
-        share = self.validation_fraction
-        if not (isinstance(share, float) and 0 < share < 1):
-            raise ValueError(f"validation_fraction must lie between 0 and 1, got {share!r}")
-        n = len(rows.x)
+        n, share = len(rows.x), fraction("validation_fraction", self.validation_fraction)
         if n < 2:
             raise ValueError(f"early_stopping needs 2 rows or more to hold some out, got {n}")
         size, labels = max(1, round(share * n)), None
@@ -343,14 +326,15 @@ class BayesianEstimator(Arguments, BaseEstimator):
         check_is_fitted(self, "posterior_")
         return self._answer(self._check_inputs(X, reset=False), samples)
 
-    def _answer(self, x: np.ndarray, samples: int | None = None) -> Predictive:
+    def _answer(
+        self, x: np.ndarray, samples: int | None = None, seed: int | None = None
+    ) -> Predictive:
         """The predictive of a matrix, in the units of y."""
-        x = self.x_scaling_(x)
         dtype = jax.tree.leaves(self.posterior_.model.parameters)[0].dtype
         return self.posterior_.predict(
-            x.astype(dtype),
+            self.x_scaling_(x).astype(dtype),
             samples=self.samples if samples is None else samples,
-            key=self._predict_seed,
+            key=self._predict_seed if seed is None else seed,
             least_rows=LEAST_ROWS,
         )
 
@@ -361,16 +345,19 @@ class BayesianEstimator(Arguments, BaseEstimator):
         """
         return self.predictive(X).interval(level)
 
-    def _reseeded(self, X: ArrayLike, n_samples: int, random_state: Any) -> Predictive:
-        """The predictive with other random draws than ``predict`` uses."""
+    def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
+        """Draws of y, (rows, n_samples) or (rows, targets, n_samples).
+
+        Args:
+            X: rows to predict.
+            n_samples: draws of each.
+            random_state: a seed.
+        """
         check_is_fitted(self, "posterior_")
-        whole_number("n_samples", n_samples)
+        x, count = self._check_inputs(X, reset=False), whole_number("n_samples", n_samples)
         seed = int(check_random_state(random_state).randint(2**31 - 1))
-        before, self._predict_seed = self._predict_seed, seed
-        try:
-            return self.predictive(X, samples=max(n_samples, self.samples))
-        finally:
-            self._predict_seed = before
+        drawn = self._answer(x, max(count, self.samples), seed).sample(count)
+        return np.moveaxis(drawn, 0, -1)
 
     @property
     def history_(self) -> dict[str, np.ndarray]:
@@ -393,10 +380,6 @@ def _member(method: Method, index: int) -> Any:
     if method.temperatures is None:
         return method.inside
     return dataclasses.replace(method.inside, temperature=method.temperatures[index])
-
-
-def _no_weight() -> ValueError:
-    return ValueError("sample_weight is zero for every row: give at least one row a weight above 0")
 
 
 def _sizes(model: Model) -> tuple[int, ...]:

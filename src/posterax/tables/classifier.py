@@ -1,7 +1,7 @@
 """Classification on a table."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,7 +11,6 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .. import likelihoods
-from .._util.checks import whole_number
 from ..likelihoods import Likelihood
 from ..predictive import Predictive
 from .base import BayesianEstimator
@@ -49,26 +48,13 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
     class_weight: str | dict[Any, float] | None = None
     temperature: float | tuple[float, float] = (0.02, 0.5)
 
-    def fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> "BayesianClassifier":
-        """Learn the posterior of the network's weights.
-
-        Args:
-            X: (rows, columns), an array or a data frame.
-            y: (rows,) labels, numbers or text.
-            sample_weight: how often each row counts: 2 is the row given twice.
-        """
-        self._learn(Given(X, y, sample_weight))
-        return self
-
     def partial_fit(
         self,
         X: ArrayLike,
         y: ArrayLike,
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
-    ) -> "BayesianClassifier":
+    ) -> Self:
         """Update with new rows: the posterior so far is their prior.
 
         Args:
@@ -77,13 +63,11 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
             classes: all labels there will ever be; needed at the first call.
             sample_weight: how often each row counts.
         """
-        self._update(Given(X, y, sample_weight, classes))
-        return self
+        return self._attempt(self._update, Given(X, y, sample_weight, classes))
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """The most probable class."""
-        best = np.argmax(self.predict_proba(X), axis=1)
-        return self.classes_[best]
+        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
 
     def predict_proba(self, X: ArrayLike, return_std: bool = False) -> Any:
         """Class probabilities, averaged over the posterior, in the order of ``classes_``.
@@ -91,7 +75,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         With ``return_std`` also their deviations over the posterior.
         """
         check_is_fitted(self, "posterior_")
-        if len(self.classes_) == 1:
+        if not self._learns():
             ones = np.ones((len(self._check_inputs(X, reset=False)), 1))
             return (ones, 0 * ones) if return_std else ones
         predictive = self.predictive(X)
@@ -106,30 +90,19 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
 
     def predictive(self, X: ArrayLike, *, samples: int | None = None) -> Predictive:
         check_is_fitted(self, "posterior_")
-        if len(self.classes_) == 1:
-            only = self.classes_.tolist()[0]
+        if not self._learns():
             raise ValueError(
-                f"y had one class at fit, {only!r}: there is nothing to be uncertain about; fit "
-                "with rows of two classes or more"
+                f"y had one class at fit, {self.classes_.tolist()[0]!r}: there is nothing to be "
+                "uncertain about; fit with rows of two classes or more"
             )
         return super().predictive(X, samples=samples)
 
     predictive.__doc__ = BayesianEstimator.predictive.__doc__
 
     def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
-        """Draws of labels, (rows, n_samples).
-
-        Args:
-            X: rows to predict.
-            n_samples: draws of each.
-            random_state: a seed.
-        """
-        check_is_fitted(self, "posterior_")
-        if len(self.classes_) == 1:
-            rows = len(self._check_inputs(X, reset=False))
-            return np.full((rows, whole_number("n_samples", n_samples)), self.classes_[0])
-        drawn = self._reseeded(X, n_samples, random_state).sample(n_samples)
-        return self.classes_[np.moveaxis(drawn, 0, -1)]
+        """Draws of labels, (rows, n_samples); arguments are those of a regressor."""
+        drawn = super().sample_y(X, n_samples, random_state)
+        return self.classes_[drawn if self._learns() else 0 * drawn]
 
     # -- targets
 
@@ -159,30 +132,24 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
     def _extra_weight(self, y: np.ndarray) -> np.ndarray | float:
         if self.class_weight is None:
             return 1.0
-        by_class, known = np.ones(len(self.classes_)), self.classes_.tolist()
+        by_class, present, known = np.ones(len(self.classes_)), np.unique(y), self.classes_.tolist()
         if isinstance(self.class_weight, dict):
-            unknown = [label for label in self.class_weight if label not in known]
-            if unknown:
-                raise ValueError(
-                    f"class_weight names {unknown[0]!r}, which is not among the classes {known}"
-                )
-            for label, weight in self.class_weight.items():
-                by_class[known.index(label)] = weight
-        else:
-            present = np.unique(y)
-            by_class[present] = compute_class_weight(
-                self.class_weight, classes=self.classes_[present], y=self.classes_[y]
-            )
+            present = np.arange(len(known))
+            for label in self.class_weight:
+                if label not in known:
+                    raise ValueError(
+                        f"class_weight names {label!r}, which is not among the classes {known}"
+                    )
+        by_class[present] = compute_class_weight(
+            self.class_weight, classes=self.classes_[present], y=self.classes_[y]
+        )
         return by_class[y]
 
     def _inner_targets(self, y: np.ndarray) -> np.ndarray:
         return y.astype(np.int32)
 
-    def _likelihood(self) -> Likelihood:
-        return likelihoods.Categorical()
-
-    def _outputs(self) -> int:
-        return max(2, len(self.classes_))
+    def _likelihood(self) -> tuple[Likelihood, int]:
+        return likelihoods.Categorical(), max(2, len(self.classes_))
 
     def _learns(self) -> bool:
         return len(self.classes_) > 1

@@ -1,27 +1,19 @@
 """From a data frame with text, gaps and dates to numbers, and an account of what was done.
 
-What is learned is a list of plain choices, one a column, which a file holds as JSON. The same
-choices make scikit-learn's transformers, at fit and after loading, by their public arguments.
+What is learned is a list of plain choices, one a column, which a file holds as JSON.
 """
 
 import difflib
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.compose import ColumnTransformer
-from sklearn.impute import SimpleImputer
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
 
 from .cells import dates, numbers, texts
-from .choices import MISSING, RARE, Column
-from .learned import date_parts, learned, truths
+from .choices import MISSING, RARE, Column, choose, date_parts, truths
 
 MOST_CATEGORIES = 200  # that a file may name in a column; a fit has far fewer
 
@@ -46,13 +38,21 @@ class Columns:
     def __init__(self, columns: Sequence[Column]):
         self.columns = list(columns)
         self.used = [column for column in self.columns if column.kind != "left out"]
-        self._groups = _Groups(self.used)
+        self._texts = [column for column in self.used if column.kind == "category"]
+        # what fills a gap, by column and part: of numbers, and of those whose gaps are marked
+        self._plain: dict[tuple[str, str], float] = {}
+        self._marked: dict[tuple[str, str], float] = {}
+        for column in self.used:
+            for j, fill in enumerate(column.fill):
+                # a gap of a date is marked once for all its parts
+                group = self._marked if column.gaps and j == 0 else self._plain
+                group[column.name, column.cell_names[j]] = fill
 
     @classmethod
     def learn(cls, frame: Any) -> "Columns":
         """Look at a table and choose what becomes of each column."""
         frame = as_frame(frame)
-        columns = cls([learned(name, frame[name]) for name in frame.columns])
+        columns = cls([choose(name, frame[name]) for name in frame.columns])
         if not columns.used:
             why = "; ".join(f"{c.name!r}: {c.done}" for c in columns.columns[:4])
             raise ValueError(f"no column is left to learn from ({why})")
@@ -73,24 +73,33 @@ class Columns:
     @property
     def names_out(self) -> list[str]:
         """Names of the matrix' columns."""
-        return self._groups.names_out()
+        names = [
+            name if part in ("0", "time") else f"{name}, {part}"
+            for name, part in (*self._plain, *self._marked)
+        ]
+        names += [f"{name} is missing" for name, _ in self._marked]
+        return names + [f"{c.name} = {label}" for c in self._texts for label in c.labels]
 
     @property
     def fills(self) -> np.ndarray:
         """What stands for a gap, of the matrix' first columns: those that hold numbers."""
-        return np.array([*self._groups.plain.values(), *self._groups.marked.values()], np.float64)
-
-    @cached_property
-    def _transformer(self) -> ColumnTransformer:
-        """Made when it is first needed: a table of thousands of columns takes seconds."""
-        return self._groups.transformer()
+        return np.array([*self._plain.values(), *self._marked.values()], np.float64)
 
     def transform(self, frame: Any) -> np.ndarray:
         """The matrix of a table with these columns, in any order; others are ignored."""
-        prepared = self._prepared(self._checked(frame))
-        with warnings.catch_warnings():  # unseen categories are counted by ``look``
-            warnings.simplefilter("ignore")
-            return np.asarray(self._transformer.transform(prepared), dtype=np.float64)
+        frame = self._checked(frame)
+        cells = {
+            (column.name, part): values
+            for column in self.used
+            for part, values in self._cells(column, frame).items()
+        }
+        matrix = [cells[key].fillna(fill) for key, fill in (self._plain | self._marked).items()]
+        matrix += [cells[key].isna() for key in self._marked]
+        for column in self._texts:
+            text = cells[column.name, "0"].fillna(MISSING)
+            text = text.where(text.isin(column.kept), RARE)
+            matrix += [text == label for label in column.labels]
+        return np.column_stack([values.to_numpy(np.float64) for values in matrix])
 
     def look(self, frame: Any) -> Counter[tuple[str, str]]:
         """What is new in a table: (what, column) ↦ in how many cells.
@@ -152,14 +161,6 @@ class Columns:
             )
         return frame
 
-    def _prepared(self, frame: pd.DataFrame) -> pd.DataFrame:
-        cells = {
-            f"{i}.{part}": values
-            for i, column in enumerate(self.used)
-            for part, values in self._cells(column, frame).items()
-        }
-        return pd.DataFrame(cells, index=frame.index)
-
     def _cells(self, column: Column, frame: pd.DataFrame) -> dict[str, pd.Series]:
         values = frame[column.name]
         if column.kind == "category":
@@ -191,65 +192,3 @@ def as_frame(table: Any, names: Sequence[str] | None = None) -> pd.DataFrame:
     if len(double):
         raise ValueError(f"X has several columns named {str(double[0])!r}: rename them")
     return table.set_axis([str(name) for name in table.columns], axis=1)
-
-
-# -- scikit-learn's transformers, from the choices
-
-
-class _Groups:
-    """Cells that are treated alike: numbers, numbers whose gaps are marked, categories."""
-
-    def __init__(self, used: Sequence[Column]):
-        self.plain: dict[str, float] = {}  # cell ↦ what fills a gap
-        self.marked: dict[str, float] = {}
-        self.texts: dict[str, Column] = {}
-        self.names: dict[str, str] = {}
-        self.owners: dict[str, str] = {}  # cell ↦ column
-        for i, column in enumerate(used):
-            if column.kind == "category":
-                self.texts[f"{i}.0"] = column
-                continue
-            for j, (part, fill) in enumerate(zip(column.cell_names, column.fill, strict=True)):
-                # a gap of a date is marked once for all its parts
-                group = self.marked if column.gaps and j == 0 else self.plain
-                cell, plain = f"{i}.{part}", part in ("0", "time")
-                group[cell], self.owners[cell] = fill, column.name
-                self.names[cell] = column.name if plain else f"{column.name}, {part}"
-
-    def names_out(self) -> list[str]:
-        """What the matrix' columns are, in the order in which the transformers give them."""
-        names = [self.names[cell] for cell in (*self.plain, *self.marked)]
-        names += [f"{self.owners[cell]} is missing" for cell in self.marked]
-        for column in self.texts.values():
-            labels = [*column.kept, RARE] if column.rare else column.kept
-            names += [f"{column.name} = {label}" for label in labels]
-        return names
-
-    def transformer(self) -> ColumnTransformer:
-        """Transformers fitted to a small table that shows each choice: the median of a column
-        that holds one number is this number, and a text that is shown once is rare.
-        """
-        steps: list[tuple[str, Any, list[str]]] = []
-        shown: dict[str, list[Any]] = {cell: [fill] * 2 for cell, fill in self.plain.items()}
-        shown |= {cell: [np.nan, fill] for cell, fill in self.marked.items()}
-        if self.plain:
-            steps.append(("numbers", SimpleImputer(strategy="median"), [*self.plain]))
-        if self.marked:
-            imputer = SimpleImputer(strategy="median", add_indicator=True)
-            steps.append(("numbers with gaps", imputer, [*self.marked]))
-        if self.texts:
-            rare = {cell: [RARE] if c.rare else [] for cell, c in self.texts.items()}
-            shown |= {cell: [*c.kept * 2, *rare[cell]] for cell, c in self.texts.items()}
-            encoder = OneHotEncoder(
-                categories=[[*c.kept, *rare[cell]] for cell, c in self.texts.items()],
-                handle_unknown="infrequent_if_exist",
-                min_frequency=2,
-                sparse_output=False,
-            )
-            gaps = SimpleImputer(strategy="constant", fill_value=MISSING)
-            steps.append(("categories", make_pipeline(gaps, encoder), [*self.texts]))
-        rows = max((len(values) for values in shown.values()), default=0)
-        for cell, values in shown.items():  # a value that is there twice changes nothing
-            values += [values[1] if cell in self.names else values[0]] * (rows - len(values))
-        made = ColumnTransformer(steps)
-        return made.fit(pd.DataFrame(shown)) if steps else made

@@ -1,7 +1,7 @@
 """Regression on a table."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -76,69 +76,42 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     calibrate: bool = True
     temperature: float | tuple[float, float] = (0.1, 0.7)
 
-    def fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> "BayesianRegressor":
-        """Learn the posterior of the network's weights.
-
-        Args:
-            X: (rows, columns), an array or a data frame.
-            y: (rows,) or (rows, targets).
-            sample_weight: how often each row counts: 2 is the row given twice.
-        """
-        self._learn(Given(X, y, sample_weight))
-        return self
-
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> "BayesianRegressor":
+    ) -> Self:
         """Update with new rows: the posterior so far is their prior.
 
         The first call fits, and its rows fix the standardisation: give it a representative part.
         """
-        self._update(Given(X, y, sample_weight))
-        return self
+        return self._attempt(self._update, Given(X, y, sample_weight))
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> Any:
         """The mean of the predictive distribution, and with ``return_std`` its deviation."""
         predictive = self.predictive(X)
         return (predictive.mean, predictive.std) if return_std else predictive.mean
 
-    def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
-        """Draws of y, (rows, n_samples) or (rows, targets, n_samples).
-
-        Args:
-            X: rows to predict.
-            n_samples: draws of each.
-            random_state: a seed.
-        """
-        drawn = self._reseeded(X, n_samples, random_state).sample(n_samples)
-        return np.moveaxis(drawn, 0, -1)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
 
-    def _answer(self, x: np.ndarray, samples: int | None = None) -> Predictive:
-        predictive = self._own_width(x, samples)
-        return predictive if np.all(self.spread_ == 1) else predictive.widened(self.spread_)
-
-    def _own_width(self, x: np.ndarray, samples: int | None = None) -> Predictive:
-        """The predictive as wide as the posterior has it, in the units of y."""
-        predictive = super()._answer(x, samples)
+    def _answer(
+        self, x: np.ndarray, samples: int | None = None, seed: int | None = None
+    ) -> Predictive:
         shift, scale = self.y_scaling_
         if self._target_shape == ():
             shift, scale = shift[0], scale[0]
-        return predictive.in_units(shift, scale)
+        predictive = super()._answer(x, samples, seed).in_units(shift, scale)
+        return predictive if np.all(self.spread_ == 1) else predictive.widened(self.spread_)
 
     def _first_fit(self, model: Model, rows: Rows, method: Method, start: Posterior | None) -> None:
         n = len(rows.x)
-        calibrates = self._calibrates(method, n)
+        unknown, optimises = isinstance(self.noise, str), method.needs.counts == "epochs"
+        calibrates = self.calibrate and unknown and optimises and n >= MEASURABLE_ROWS
+        before = getattr(self, "spread_", None) if start is not None and calibrates else None
+        self.spread_ = np.ones(self._target_shape) if before is None else before
         if start is not None or not calibrates:
             # a start fitted to all rows can tell nothing about rows it was not fitted to
-            before = getattr(self, "spread_", None) if start is not None and calibrates else None
-            self.spread_ = np.ones(self._target_shape) if before is None else before
             return super()._first_fit(model, rows, method, start)
         rows, watch = self._watched(rows)
         held = held_out(rows, self._fit_seed)
@@ -148,17 +121,12 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         first, second = (part / given for part in settings.PARTS)
         others, seed = rows._replace(weight=weight), self._fit_seed
         self.posterior_ = self._fit(model, others, method, None, seed, watch, first)
-        predictive = self._own_width(rows.x[held])
-        self.spread_ = measure(predictive, rows.y[held], rows.weight[held])
+        self.spread_ = measure(self._answer(rows.x[held]), rows.y[held], rows.weight[held])
         self.updates_, record = 0, self.posterior_.record
         if not record.interrupted:
             args = (self.posterior_, seed + 1, watch, second)
             self.posterior_ = self._fit(model, rows, method, *args)
             self.posterior_.record.follow(record)
-
-    def _calibrates(self, method: Method, n: int) -> bool:
-        unknown, optimises = isinstance(self.noise, str), method.needs.counts == "epochs"
-        return self.calibrate and unknown and optimises and n >= MEASURABLE_ROWS
 
     # -- targets
 
@@ -193,12 +161,9 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         inner = self.y_scaling_(y.reshape(len(y), -1))
         return inner[:, 0] if self._target_shape == () else inner
 
-    def _likelihood(self) -> Likelihood:
+    def _likelihood(self) -> tuple[Likelihood, int]:
         if isinstance(self.noise, str):
-            return likelihoods.StudentT(settings.DEGREES, self.noise, initial=0.3)
+            likelihood = likelihoods.StudentT(settings.DEGREES, self.noise, initial=0.3)
+            return likelihood, (1 + (self.noise == "predicted")) * self.n_outputs_
         noise = np.asarray(self.noise, np.float64) / self.y_scaling_.scale
-        return likelihoods.Gaussian(noise)
-
-    def _outputs(self) -> int:
-        predicted = isinstance(self.noise, str) and self.noise == "predicted"
-        return (1 + predicted) * self.n_outputs_
+        return likelihoods.Gaussian(noise), self.n_outputs_

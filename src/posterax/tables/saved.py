@@ -56,59 +56,62 @@ def save(estimator: BayesianEstimator, path: str | Path) -> None:
     files.save(estimator.posterior_, path, {"estimator": header}, arrays)
 
 
-def rebuild(posterior: Posterior, header: dict[str, Any], arrays: Arrays, path: Path) -> Any:
+def rebuild(posterior: Posterior, header: dict[str, Any], arrays: Arrays) -> Any:
     """The estimator that was saved with its posterior; what does not fit it is refused."""
-    kind = named(_ESTIMATORS, header, "estimator", path)
+    kind = named(_ESTIMATORS, header, "estimator")
     known = inspect.signature(kind).parameters
-    params = field(header, "params", dict, path=path)
-    stored = {name: _made(node, path) for name, node in params.items() if name in known}
-    estimator = kind(**{name: value for name, (value, has_form) in stored.items() if has_form})
-    fitted = field(header, "fitted", dict, path=path)
+    params = field(header, "params", dict)
+    stored = {name: node for name, node in params.items() if name in known}
+    estimator = kind(**_made_all(stored))
+    fitted = field(header, "fitted", dict)
     classifies = isinstance(posterior.model.likelihood, Categorical)
     if classifies != (kind is BayesianClassifier) or posterior.model.likelihood.kind == "counts":
         likelihood = type(posterior.model.likelihood).__name__
-        raise CheckpointError(f"{path}: a {kind.__name__} cannot have the likelihood {likelihood}")
-    check_outputs(posterior.model, posterior.targets, path)
+        raise CheckpointError(f"a {kind.__name__} cannot have the likelihood {likelihood}")
+    check_outputs(posterior.model, posterior.targets)
     estimator.posterior_ = posterior
-    _inputs(estimator, fitted, arrays, path)
+    _inputs(estimator, fitted, arrays)
     if classifies:
-        estimator.classes_ = _classes(posterior, fitted, arrays, path)
+        estimator.classes_ = _classes(posterior, fitted, arrays)
     else:
-        _targets(estimator, fitted, arrays, path)
-    estimator._network_seed, estimator._fit_seed, estimator._predict_seed = _seeds(fitted, path)
-    estimator.updates_ = _count(fitted, "updates_", path)
+        _targets(estimator, fitted, arrays)
+    seeds = field(fitted, "seeds", list)
+    if len(seeds) != 3:
+        raise CheckpointError(f"{len(seeds)} seeds where 3 belong")
+    estimator._network_seed, estimator._fit_seed, estimator._predict_seed = (
+        _count({"seeds": seed}, "seeds") for seed in seeds
+    )
+    estimator.updates_ = _count(fitted, "updates_")
     if "card" in header:
-        estimator.card_ = field(header, "card", dict, path=path)
+        estimator.card_ = field(header, "card", dict)
     return estimator
 
 
-def _inputs(
-    estimator: BayesianEstimator, fitted: dict[str, Any], arrays: Arrays, path: Path
-) -> None:
+def _inputs(estimator: BayesianEstimator, fitted: dict[str, Any], arrays: Arrays) -> None:
     """From the table to the network's inputs, as many as it has."""
-    wide = _network_size(estimator.posterior_, "in_size", path)
-    shift, scale = (_numbers(arrays, name, (wide,), path) for name in ("x_shift", "x_scale"))
+    wide = _network_size(estimator.posterior_, "in_size")
+    shift, scale = (_numbers(arrays, name, (wide,)) for name in ("x_shift", "x_scale"))
     estimator.x_scaling_ = Standardiser(shift, scale)
-    estimator.n_features_in_ = _count(fitted, "n_features_in_", path)
+    estimator.n_features_in_ = _count(fitted, "n_features_in_")
     features, names = wide, None
     if estimator.columns is not None or "columns" in fitted:
         columns = estimator.columns_ = Columns.from_json(fitted.get("columns"))
         features, names = len(columns.names), columns.names
         if estimator.columns != "auto" or len(columns.names_out) != wide:
-            raise CheckpointError(f"{path}: its columns do not fit its network")
+            raise CheckpointError("its columns do not fit its network")
         count = len(columns.fills)
         with np.errstate(over="ignore"):
             filled = ((columns.fills - shift[:count]) / scale[:count]).astype(np.float32)
         if not np.all(np.isfinite(filled)):
-            raise CheckpointError(f"{path}: what fills the gaps of its columns is no such value")
+            raise CheckpointError("what fills the gaps of its columns is no such value")
     if estimator.n_features_in_ != features:
         raise CheckpointError(
-            f"{path}: {estimator.n_features_in_} features where its network needs {features}"
+            f"{estimator.n_features_in_} features where its network needs {features}"
         )
     if "feature_names_in_" in fitted:
-        stored = texts(fitted, "feature_names_in_", path)
+        stored = texts(fitted, "feature_names_in_")
         if len(stored) != features or names not in (None, stored):
-            raise CheckpointError(f"{path}: the names of its features are not those of its columns")
+            raise CheckpointError("the names of its features are not those of its columns")
         estimator.feature_names_in_ = np.array(stored, dtype=object)
 
 
@@ -116,79 +119,67 @@ def _dtype_name(dtype: np.dtype) -> str:
     return "object" if dtype.kind == "O" else dtype.str
 
 
-def _classes(
-    posterior: Posterior, fitted: dict[str, Any], arrays: Arrays, path: Path
-) -> np.ndarray:
+def _classes(posterior: Posterior, fitted: dict[str, Any], arrays: Arrays) -> np.ndarray:
     """The labels: of one type, each once, in order, and one for each output."""
-    stored = field(fitted, "classes_", list, path=path)
-    name = field(fitted, "labels", str, path=path)
+    stored = field(fitted, "classes_", list)
+    name = field(fitted, "labels", str)
     dtype, kinds = np.dtype(name), {type(label) for label in stored}
     plain = len(kinds) == 1 and kinds <= {str, bool, int, float}
     if dtype.kind not in "biufUO" or name != _dtype_name(dtype) or not plain:
-        raise CheckpointError(f"{path}: labels of type {dtype} cannot be {shortened(stored)}")
+        raise CheckpointError(f"labels of type {dtype} cannot be {shortened(stored)}")
     if dtype.kind == "U":  # each takes as much as the longest may
-        check_count("its labels", len(stored) * dtype.itemsize // 4, arrays, path)
+        check_count("its labels", len(stored) * dtype.itemsize // 4, arrays)
     if not all(a < b for a, b in pairwise(stored)):
-        raise CheckpointError(f"{path}: its classes are not in order, or one is there twice")
+        raise CheckpointError("its classes are not in order, or one is there twice")
     labels = np.array(stored, dtype)
     if labels.tolist() != stored or {type(label) for label in labels.tolist()} != kinds:
-        raise CheckpointError(f"{path}: {shortened(stored)} are no labels of type {dtype}")
-    if _network_size(posterior, "out_size", path) != max(2, len(stored)):
-        raise CheckpointError(f"{path}: {len(stored)} classes do not fit its network")
+        raise CheckpointError(f"{shortened(stored)} are no labels of type {dtype}")
+    if _network_size(posterior, "out_size") != max(2, len(stored)):
+        raise CheckpointError(f"{len(stored)} classes do not fit its network")
     return labels
 
 
-def _network_size(posterior: Posterior, name: str, path: Path) -> int:
+def _network_size(posterior: Posterior, name: str) -> int:
     """How many inputs or outputs the network has."""
-    return field(vars(module_of(posterior.model.network)), name, int, path=path)
+    return field(vars(module_of(posterior.model.network)), name, int)
 
 
-def _targets(
-    estimator: BayesianEstimator, fitted: dict[str, Any], arrays: Arrays, path: Path
-) -> None:
+def _targets(estimator: BayesianEstimator, fitted: dict[str, Any], arrays: Arrays) -> None:
     """From the network's outputs to the units of y."""
-    shape = tuple(field(fitted, "target_shape", list, path=path))
+    shape = tuple(field(fitted, "target_shape", list))
     if shape != estimator.posterior_.targets.given:
-        raise CheckpointError(f"{path}: targets of the shape {shortened(shape)} do not fit it")
+        raise CheckpointError(f"targets of the shape {shortened(shape)} do not fit it")
     wide = (int(np.prod(shape)),)
-    shift, scale = (_numbers(arrays, name, wide, path) for name in ("y_shift", "y_scale"))
+    shift, scale = (_numbers(arrays, name, wide) for name in ("y_shift", "y_scale"))
     estimator._target_shape, estimator.n_outputs_ = shape, wide[0]
     estimator.y_scaling_ = Standardiser(shift, scale)
-    estimator.spread_ = _numbers(arrays, "spread", shape, path)
+    estimator.spread_ = _numbers(arrays, "spread", shape)
 
 
-def _numbers(arrays: Arrays, name: str, shape: tuple[int, ...], path: Path) -> np.ndarray:
+def _numbers(arrays: Arrays, name: str, shape: tuple[int, ...]) -> np.ndarray:
     """Shifts, scales or spreads: of this shape, finite, and but for shifts above 0."""
     array = arrays.get(f"estimator/{name}")
     if array is None or array.shape != shape or array.dtype.kind != "f":
         stored = "missing" if array is None else f"{array.dtype}{list(array.shape)}"
-        raise CheckpointError(f"{path}: {name} is {stored} where numbers{list(shape)} belong")
+        raise CheckpointError(f"{name} is {stored} where numbers{list(shape)} belong")
     if not np.all(np.isfinite(array)) or not (name.endswith("shift") or np.all(array > 0)):
-        raise CheckpointError(f"{path}: {name} must be finite, and above 0 unless it is a shift")
+        raise CheckpointError(f"{name} must be finite, and above 0 unless it is a shift")
     return array
 
 
-def _count(fitted: dict[str, Any], name: str, path: Path) -> int:
-    value = field(fitted, name, int, path=path)
+def _count(fitted: dict[str, Any], name: str) -> int:
+    value = field(fitted, name, int)
     if not 0 <= value < 2**31:
-        raise CheckpointError(f"{path}: {name!r} cannot be {shortened(value)}")
+        raise CheckpointError(f"{name!r} cannot be {shortened(value)}")
     return int(value)
-
-
-def _seeds(fitted: dict[str, Any], path: Path) -> list[int]:
-    """Of the network, the fit and the predictions."""
-    seeds = field(fitted, "seeds", list, path=path)
-    if len(seeds) != 3:
-        raise CheckpointError(f"{path}: {len(seeds)} seeds where 3 belong")
-    return [_count({"seeds": seed}, "seeds", path) for seed in seeds]
 
 
 def _described(name: str, value: Any) -> Any:  # noqa: PLR0911
     """A setting in JSON."""
+    if isinstance(value, np.generic):
+        value = value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return {"value": value}
-    if isinstance(value, np.generic):
-        return {"value": value.item()}
     if type(value) in (tuple, list) and all(map(_simple, value)):
         return {"list": [_described(name, item) for item in value], "tuple": type(value) is tuple}
     if isinstance(value, dict) and all(map(_simple, [*value, *value.values()])):
@@ -196,10 +187,8 @@ def _described(name: str, value: Any) -> Any:  # noqa: PLR0911
         return {"dict": pairs}
     if isinstance(value, np.ndarray):
         return {"array": value.tolist()}
-    if isinstance(value, priors.Prior):
-        prior = _named.describe_prior(value)
-        if prior is not None:
-            return {"prior": prior}
+    if isinstance(value, priors.Prior) and (prior := _named.describe_prior(value)) is not None:
+        return {"prior": prior}
     if isinstance(value, Method) and type(value).__name__ in _named.METHODS:
         settings = {key: _described(f"{name}.{key}", v) for key, v in vars(value).items()}
         return {"method": type(value).__name__, "settings": settings}
@@ -218,21 +207,22 @@ def _simple(value: Any) -> bool:
     return value is None or isinstance(value, bool | int | float | str | np.generic)
 
 
-def _made(node: Any, path: Path) -> tuple[Any, bool]:  # noqa: PLR0911
-    """A setting from JSON, and whether it has a saved form."""
-    if "dropped" in node:
-        return None, False
+def _made_all(nodes: dict[str, Any]) -> dict[str, Any]:
+    """Settings from JSON; those without a saved form are left to their defaults."""
+    return {name: _made(node) for name, node in nodes.items() if "dropped" not in node}
+
+
+def _made(node: Any) -> Any:
+    """A setting from JSON."""
     if "list" in node:
-        items = [_made(item, path)[0] for item in node["list"]]
-        return (tuple(items) if field(node, "tuple", bool, path=path) else items), True
+        items = [_made(item) for item in node["list"]]
+        return tuple(items) if field(node, "tuple", bool) else items
     if "dict" in node:
-        return {_made(k, path)[0]: _made(v, path)[0] for k, v in node["dict"]}, True
+        return {_made(k): _made(v) for k, v in node["dict"]}
     if "array" in node:
-        return np.array(node["array"]), True
+        return np.array(node["array"])
     if "prior" in node:
-        return _named.make_prior(node["prior"], path), True
+        return _named.make_prior(node["prior"])
     if "method" in node:
-        settings = {key: _made(value, path) for key, value in node["settings"].items()}
-        given = {key: value for key, (value, has_form) in settings.items() if has_form}
-        return _named.METHODS[node["method"]](**given), True
-    return field(node, "value", bool, int, float, str, type(None), path=path), True
+        return _named.METHODS[node["method"]](**_made_all(node["settings"]))
+    return field(node, "value", bool, int, float, str, type(None))

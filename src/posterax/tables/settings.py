@@ -5,8 +5,7 @@ They were chosen on validation splits; docs/tables.md has the study.
 
 import dataclasses
 import inspect
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,14 +26,6 @@ PARTS = (0.75, 0.5)  # of the steps, before and after the intervals' width is me
 DEFAULT = "bayes_by_backprop"
 # methods that take LEARNING_RATE by default, not their own
 AT_OUR_RATE = ("mc_dropout", "maximum_a_posteriori", "maximum_likelihood")
-
-
-class Budget(NamedTuple):
-    """How long to learn, as ``px.fit`` takes it."""
-
-    epochs: float | None
-    steps: int | None
-    batch_size: int | None
 
 
 def make_method(
@@ -103,22 +94,15 @@ def layer_sizes(hidden_layer_sizes: int | ArrayLike | None, n: int) -> tuple[int
     """The widths of the hidden layers; more data carry a second layer, and wider ones."""
     if hidden_layer_sizes is None:
         return (50,) if n <= 2_000 else (50, 50) if n <= 10_000 else (100, 100)
-    if isinstance(hidden_layer_sizes, np.ndarray):
-        hidden_layer_sizes = hidden_layer_sizes.tolist()
-    if isinstance(hidden_layer_sizes, Sequence) and not isinstance(hidden_layer_sizes, str):
-        return tuple(whole_number("hidden_layer_sizes", size) for size in hidden_layer_sizes)
-    return (whole_number("hidden_layer_sizes", hidden_layer_sizes),)
+    sizes = np.atleast_1d(np.asarray(hidden_layer_sizes, object)).tolist()
+    return tuple(whole_number("hidden_layer_sizes", size) for size in sizes)
 
 
 def make_budget(
-    method: Method,
-    n: int,
-    epochs: float | None,
-    steps: int | None,
-    batch_size: int | None,
+    method: Method, n: int, epochs: float | None, steps: int | None, batch_size: int | None,
     share: float = 1.0,
-) -> Budget:
-    """Steps and batch size where the user names none: full batches for small tables.
+) -> dict[str, Any]:  # fmt: skip
+    """How long to learn, as ``px.fit`` takes it; small tables in full batches.
 
     ``share`` is the part of the steps that this fit is to take.
     """
@@ -134,4 +118,4 @@ def make_budget(
     if share != 1:
         steps = None if steps is None else max(1, round(share * steps))
         epochs = None if epochs is None else share * epochs
-    return Budget(epochs, steps, batch_size)
+    return {"epochs": epochs, "steps": steps, "batch_size": batch_size}

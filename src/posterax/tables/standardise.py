@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
 from ..data import pad_rows
@@ -102,24 +103,10 @@ def held_out(rows: Rows, seed: int) -> np.ndarray:
 
 def text_column(x: Any) -> str | None:
     """The first column that holds text, described, or ``None``."""
-    names = getattr(x, "columns", None)
-    try:
-        array = np.asarray(x, dtype=object)
-    except ValueError:
-        return None
-    if array.ndim != 2:
-        return None
-    for j in range(array.shape[1]):
-        for value in array[:, j]:
-            if isinstance(value, str) and not _is_number(value):
-                name = j if names is None else repr(names[j])
-                return f"column {name} holds {value!r}"
+    for name, column in pd.DataFrame(x).items():
+        for value in (cell for cell in column if isinstance(cell, str)):
+            try:
+                float(value)
+            except ValueError:
+                return f"column {name!r} holds {value!r}"
     return None
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -1,11 +1,14 @@
 """Warm-up by Stan's windows: a step size by dual averaging, scales by the variances of a window."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
+
+from .base import WarmUpPhase
 
 
 class Windows(NamedTuple):
@@ -17,32 +20,32 @@ class Windows(NamedTuple):
         gamma: how strongly dual averaging holds the step size back.
     """
 
-    target: Any
+    target: jax.Array
     dense: bool = False
     gamma: float = 0.05
 
-    def _parts(self) -> tuple[Any, Any]:
+    def _parts(self) -> tuple[PyTree, PyTree]:
         from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
         from blackjax.adaptation.step_size import dual_averaging_adaptation
 
         dual = dual_averaging_adaptation(self.target, gamma=self.gamma)
         return mass_matrix_adaptation(not self.dense), dual
 
-    def begin(self, weights: int, step_size: jax.Array) -> tuple[Any, Any]:
+    def begin(self, weights: int, step_size: jax.Array) -> tuple[PyTree, PyTree]:
         """Nothing known: the state of both."""
         metric, dual = self._parts()
         return metric[0](weights), dual[0](step_size)
 
     def update(
         self,
-        adaptation: tuple[Any, Any],
+        adaptation: tuple[PyTree, PyTree],
         position: jax.Array,
         rate: jax.Array,
         window: tuple[jax.Array, jax.Array],
         scales: jax.Array,
         read: Callable[[jax.Array], jax.Array] = lambda inverse_mass: inverse_mass,
         restart: jax.Array | None = None,
-    ) -> tuple[jax.Array, jax.Array, tuple[Any, Any]]:
+    ) -> tuple[jax.Array, jax.Array, tuple[PyTree, PyTree]]:
         """Step size, scales and state after a step.
 
         Args:
@@ -58,7 +61,7 @@ class Windows(NamedTuple):
         steps = dual[1](steps, rate)
         variances = jax.lax.cond(slow, lambda: metric[1](variances, position), lambda: variances)
 
-        def close() -> Any:
+        def close() -> PyTree:
             new = metric[2](variances)
             again = dual[2](steps) if restart is None else restart
             return new, dual[0](again), read(new.inverse_mass_matrix)
@@ -72,3 +75,18 @@ def window_schedule(steps: int) -> np.ndarray:
     from blackjax.adaptation.staged_adaptation import build_schedule
 
     return np.asarray(build_schedule(steps), np.int32).reshape(-1, 2)
+
+
+class WindowPhase(WarmUpPhase):
+    """Chains that adapt as long as the schedule of their windows."""
+
+    schedule: jax.Array  # of ``window_schedule``
+    target: jax.Array  # acceptance
+
+    def length(self) -> int:
+        return len(self.schedule)
+
+
+def tuned_step_size(adaptation: tuple[PyTree, PyTree]) -> jax.Array:
+    """The step size that dual averaging came to."""
+    return jnp.exp(adaptation[1].log_step_size_avg)

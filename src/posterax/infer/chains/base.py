@@ -8,6 +8,7 @@ A chain's position is one flat vector; the target is the log joint density,
 with M = 1 where a step sees all data and the number of minibatches where it sees one of them.
 """
 
+import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -16,12 +17,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
+from jaxtyping import PyTree
 
-from ..._util.checks import whole_number
 from ...data import Batch
 from ...model import Parameters
 from ...posteriors import Draws, Posterior
 from ..base import Draw, History, Method, Needs, Phase, Start
+from ..objective import log_likelihood
+
+LogDensity = Callable[[jax.Array], jax.Array]  # of a flat position
 
 JITTER = 0.01  # between chains that would start at the very same point
 ENOUGH = 100  # steps of a phase before it is judged
@@ -34,17 +38,17 @@ class ChainPhase(Phase):
     chains: int = eqx.field(static=True)
 
     axis: ClassVar[str] = "chains"
+    # what diverges, and what to change where all do
+    divergence: ClassVar[tuple[str, str]] = ("transition", "Raise target_acceptance and warmup")
 
     # -- the target
 
-    def log_density(self, batch: Batch, state: Any) -> Callable[[jax.Array], jax.Array]:
+    def log_density(self, batch: Batch, state: PyTree) -> LogDensity:
         """log π of a flat position, given a batch and the network's state."""
 
         def log_density(position: jax.Array) -> jax.Array:
             params = self.parameters(position)
-            likelihood = self.model.log_likelihood(
-                params, batch.x, batch.y, batch.weight, state=state
-            )
+            likelihood = log_likelihood(self.model, params, batch, state)
             log_joint = self.model.log_prior(params) + self.plan.batches * likelihood
             return log_joint.astype(position.dtype)
 
@@ -83,7 +87,7 @@ class ChainPhase(Phase):
         keys = jax.random.split(key, self.chains)
         return jax.vmap(lambda k: self.position(self.model.init(k)))(keys)
 
-    def hand_over(self, state: Any) -> Start:
+    def hand_over(self, state: PyTree) -> Start:
         """All chains, and everything that was tuned for them."""
         parameters = jax.vmap(self.parameters)(self._positions(state))
         return Start(parameters, state.state, None, given=True, tuned=state)
@@ -94,7 +98,7 @@ class ChainPhase(Phase):
         """A retained state of all chains."""
         return Draw(jax.vmap(self.parameters)(position), stats)
 
-    def as_draws(self, state: Any, draws: Draw | None, **more: Any) -> Posterior:
+    def as_draws(self, state: PyTree, draws: Draw | None, **more: Any) -> Posterior:
         """The posterior of the draws; ``state`` is the network's."""
         assert draws is not None
         return Draws(
@@ -102,7 +106,7 @@ class ChainPhase(Phase):
             draws=draws.parameters, stats=draws.stats, chained=True, **more,
         )  # fmt: skip
 
-    def explain(self, state: Any, history: History, term: str | None = None) -> str | None:
+    def explain(self, state: PyTree, history: History, term: str | None = None) -> str | None:
         if term is None:
             return self._stuck(history)
         positions = self._positions(state)
@@ -113,27 +117,26 @@ class ChainPhase(Phase):
             "start elsewhere with init=, or make steps smaller"
         )
 
-    def _positions(self, state: Any) -> jax.Array:
+    def _positions(self, state: PyTree) -> jax.Array:
         """The chains' positions within the phase's state."""
-        raise NotImplementedError
+        return state.position
 
     def _stuck(self, history: History) -> str | None:
         """Why chains that ran to their end are of no use."""
-        if len(next(iter(history.values()))) < ENOUGH:
+        if min(map(len, history.values()), default=0) < ENOUGH:
             return None
         half = {name: values[len(values) // 2 :] for name, values in history.items()}
         if "divergences" in half and np.all(half["divergences"] >= self.chains):
+            what, remedy = self.divergence
             return (
-                "every transition of every chain diverged: the density is too steep for the step "
-                "size. Raise target_acceptance and warmup, start from "
-                "init=px.fit(…, px.MaximumAPosteriori()), and check the scale of the data"
+                f"every {what} of every chain diverged: the density is too steep there, or not "
+                f"finite. {remedy}, or start from init=px.fit(…, px.MaximumAPosteriori())"
             )
         if "acceptance" in half and np.mean(half["acceptance"]) < STILL:
             return (
                 "no chain moves: almost every proposal is rejected (mean acceptance "
-                f"{np.mean(half['acceptance']):.2g}). Take a longer warmup or smaller steps, "
-                "start near the data's mode with init=px.fit(…, px.MaximumAPosteriori()), and "
-                "check the scale of the data and of the noise"
+                f"{np.mean(half['acceptance']):.2g}). Take a longer warmup or smaller steps, or "
+                "start from init=px.fit(…, px.MaximumAPosteriori())"
             )
         return None
 
@@ -141,6 +144,7 @@ class ChainPhase(Phase):
 class WarmUpPhase(ChainPhase):
     """Chains that adapt; nothing of it is a posterior, and no fit lengthens it."""
 
+    title: ClassVar[str] = "warming up"
     finishes: ClassVar[Any] = "at the end"
     lengthens: ClassVar[bool] = False
 
@@ -148,27 +152,50 @@ class WarmUpPhase(ChainPhase):
 class DrawingPhase(ChainPhase):
     """Chains of which every state is a draw."""
 
+    title: ClassVar[str] = "sampling"
     finishes: ClassVar[Any] = "at the end"
+    # what to change where trajectories diverge
+    advice: ClassVar[str] = "Raise target_acceptance (0.95, then 0.99)"
 
-    def retained(self, steps: Any, thin: int) -> Any:
+    def retained(self, steps: PyTree, thin: int) -> PyTree:
         return steps // thin
 
+    def finish(self, state: PyTree, draws: Draw | None) -> Posterior:
+        assert draws is not None
+        if "diverging" in draws.stats:
+            explain_divergences(np.asarray(draws.stats["diverging"]), self.advice)
+        return self.as_draws(state.state, draws)
 
-NO_POINTS = (
-    "samples, and cannot train weights that have no prior: give the model rest='frozen', trained "
-    "before if need be"
-)
+
+def trajectory_length(key: jax.Array, mean: jax.Array) -> jax.Array:
+    """A number of integrator steps, between half and one and a half times ``mean``.
+
+    It is another one every time, or a period of the dynamics could trap a chain; and the same for
+    all chains, which then wait for none among them.
+    """
+    least, most = mean // 2 + 1, 3 * mean // 2 + 1
+    return jax.random.randint(key, (), least, jnp.maximum(most, least + 1))
+
+
+def explain_divergences(diverging: np.ndarray, advice: str) -> None:
+    """Warn where trajectories diverged: what it means, and what to change."""
+    if not diverging.any():
+        return
+    where = ", ".join(f"{int(c)}" for c in diverging.sum(1))
+    warnings.warn(
+        f"{diverging.sum()} of {diverging.size} transitions ({diverging.mean():.1%}; by chain: "
+        f"{where}) diverged: the integrator lost the energy where the density curves too strongly "
+        "for its step, and chains avoid such places, so the posterior is biased there. "
+        f"{advice}, take a longer warmup, or use a prior or noise less close to zero",
+        UserWarning,
+        stacklevel=2,
+    )
+
+
+NO_POINTS = "samples, and cannot train weights that have no prior: give the model rest='frozen'"
 
 
 class ChainMethod(Method):
     """Methods whose ``steps`` are draws retained per chain."""
 
-    @property
-    def needs(self) -> Needs:
-        return Needs("steps", all_data=True, no_points=NO_POINTS)
-
-
-def check_chains(method: Any, *names: str) -> None:
-    """Refuse counts that are no positive whole numbers."""
-    for name in ("chains", *names):
-        whole_number(name, getattr(method, name))
+    needs = Needs("steps", all_data=True, no_points=NO_POINTS)

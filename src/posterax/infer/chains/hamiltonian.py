@@ -7,34 +7,32 @@ Two phases: warm-up, in which step size (dual averaging) and metric M (Stan's ex
 adapt step by step, and sampling with both fixed. blackjax has the kernels.
 """
 
-import warnings
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
+from jaxtyping import PyTree
 
-from ..._util.checks import fraction, one_of
 from ..._util.memory import refuse_beyond_memory
 from ..._util.tree import tree_size
 from ...data import Batch, Data
 from ...model import Model
-from ...posteriors import Posterior
-from ..base import Count, Draw, Info, Phase, Plan, Start, with_arrays
-from .adaptation import Windows, window_schedule
-from .base import ChainMethod, ChainPhase, DrawingPhase, WarmUpPhase, check_chains
+from ..base import Info, Phase, Plan, Start, with_arrays
+from ..settings import Count, Fraction, Whole
+from .adaptation import WindowPhase, Windows, tuned_step_size, window_schedule
+from .base import ChainMethod, ChainPhase, DrawingPhase, trajectory_length
 
 
 class ChainState(NamedTuple):
     """All chains: positions with their densities, adaptation, the network's state."""
 
-    hmc: Any
+    hmc: PyTree
     step_size: jax.Array
     inverse_mass: jax.Array
-    adaptation: Any
+    adaptation: PyTree
     step: jax.Array
-    state: Any
+    state: PyTree
 
 
 class _Hamiltonian(ChainPhase):
@@ -42,29 +40,25 @@ class _Hamiltonian(ChainPhase):
 
     dense: bool = eqx.field(static=True)
     max_doublings: int | None = eqx.field(static=True)  # None: trajectories of a set length
-    leapfrog_steps: Any  # None: as many as NUTS finds
+    leapfrog_steps: PyTree  # None: as many as NUTS finds
 
-    def _transition(self, state: ChainState, batch: Batch, key: jax.Array) -> Any:
+    def _transition(self, state: ChainState, batch: Batch, key: jax.Array) -> PyTree:
         import blackjax
 
         log_density = self.log_density(batch, state.state)
         length_key, key = jax.random.split(key)
         if self.max_doublings is None:
             kernel = blackjax.hmc.build_kernel()
-            # of another length every time, or a period of the dynamics could trap a chain; of
-            # the same one for all chains, which then wait for none among them
-            least, most = self.leapfrog_steps // 2 + 1, 3 * self.leapfrog_steps // 2 + 1
-            length: Any = jax.random.randint(length_key, (), least, jnp.maximum(most, least + 1))
+            length: PyTree = trajectory_length(length_key, self.leapfrog_steps)
         else:
             kernel, length = blackjax.nuts.build_kernel(), self.max_doublings
 
-        def one(key: jax.Array, hmc: Any, step_size: jax.Array, inverse_mass: jax.Array) -> Any:
-            return kernel(key, hmc, log_density, step_size, inverse_mass, length)
-
         keys = jax.random.split(key, self.chains)
-        return jax.vmap(one)(keys, state.hmc, state.step_size, state.inverse_mass)
+        return jax.vmap(lambda key, hmc, *tuned: kernel(key, hmc, log_density, *tuned, length))(
+            keys, state.hmc, state.step_size, state.inverse_mass
+        )
 
-    def _terms(self, state: ChainState, info: Any) -> dict[str, jax.Array]:
+    def _terms(self, state: ChainState, info: PyTree) -> dict[str, jax.Array]:
         return {
             # finite from the second state on, so it shows a start where the density is not
             "log_density": jnp.mean(state.hmc.logdensity),
@@ -77,16 +71,8 @@ class _Hamiltonian(ChainPhase):
         return state.hmc.position
 
 
-class WarmUp(_Hamiltonian, WarmUpPhase):
+class WarmUp(_Hamiltonian, WindowPhase):
     """Step size and metric adapt; no state is a draw."""
-
-    schedule: Any  # (steps, 2): slow window or not, end of a window or not
-    target: Any
-
-    title: ClassVar[str] = "warming up"
-
-    def length(self) -> int:
-        return len(self.schedule)
 
     def _windows(self) -> Windows:
         return Windows(self.target, self.dense)
@@ -97,7 +83,7 @@ class WarmUp(_Hamiltonian, WarmUpPhase):
         assert data is not None
         log_density = self.log_density(data.everything(), start.state)
 
-        def one(position: jax.Array) -> Any:
+        def one(position: jax.Array) -> PyTree:
             hmc = blackjax.nuts.init(position, log_density)
             step = jnp.asarray(0.1, position.dtype)
             adaptation = self._windows().begin(position.size, step)
@@ -111,12 +97,11 @@ class WarmUp(_Hamiltonian, WarmUpPhase):
         hmc, info = self._transition(state, batch, key)
         slow, ends = self.schedule[state.step] == 1
 
-        def adapt(adaptation: Any, position: jax.Array, rate: jax.Array, inverse: Any) -> Any:
-            return self._windows().update(adaptation, position, rate, (slow, ends), inverse)
-
-        step_size, inverse, adaptation = jax.vmap(adapt)(
-            state.adaptation, hmc.position, info.acceptance_rate, state.inverse_mass
-        )
+        step_size, inverse, adaptation = jax.vmap(
+            lambda tuning, position, rate, inverse: self._windows().update(
+                tuning, position, rate, (slow, ends), inverse
+            )
+        )(state.adaptation, hmc.position, info.acceptance_rate, state.inverse_mass)
         new = ChainState(hmc, step_size, inverse, adaptation, state.step + 1, state.state)
         return new, Info(self._terms(new, info))
 
@@ -124,11 +109,9 @@ class WarmUp(_Hamiltonian, WarmUpPhase):
 class Sampling(_Hamiltonian, DrawingPhase):
     """Step size and metric are fixed; every state is a draw."""
 
-    title: ClassVar[str] = "sampling"
-
     def init(self, start: Start, data: Data | None, key: jax.Array) -> ChainState:
         warm: ChainState = start.tuned
-        return warm._replace(step_size=jnp.exp(warm.adaptation[1].log_step_size_avg))
+        return warm._replace(step_size=tuned_step_size(warm.adaptation))
 
     def step(self, state: ChainState, batch: Batch, key: jax.Array) -> tuple[ChainState, Info]:
         hmc, info = self._transition(state, batch, key)
@@ -141,41 +124,18 @@ class Sampling(_Hamiltonian, DrawingPhase):
             "n_steps": info.num_integration_steps,
         }
         if self.max_doublings is not None:
-            deepest = info.num_trajectory_expansions >= self.max_doublings
-            stats["reached_max_treedepth"] = deepest
+            expansions = info.num_trajectory_expansions
+            stats["reached_max_treedepth"] = expansions >= self.max_doublings
         return new, Info(self._terms(new, info), self.draw(hmc.position, stats))
 
-    def _energy(self, state: ChainState, hmc: Any, info: Any) -> jax.Array:
-        """H of the states that are kept: HMC's kernel gives that of a rejected end as well."""
+    def _energy(self, state: ChainState, hmc: PyTree, info: PyTree) -> jax.Array:
+        """H of the states that remain: HMC's kernel gives that of a rejected end as well."""
         if self.max_doublings is not None:
             return info.energy
         r, inverse = info.momentum, state.inverse_mass
         velocity = jnp.einsum("cij,cj->ci", inverse, r) if self.dense else inverse * r
         stayed = 0.5 * jnp.sum(r * velocity, axis=1) - hmc.logdensity
         return jnp.where(info.is_accepted, info.energy, stayed)
-
-    def finish(self, state: ChainState, draws: Draw | None) -> Posterior:
-        assert draws is not None
-        explain_divergences(np.asarray(draws.stats["diverging"]))
-        return self.as_draws(state.state, draws)
-
-
-def explain_divergences(
-    diverging: np.ndarray, advice: str = "Raise target_acceptance (0.95, then 0.99)"
-) -> None:
-    """Warn where trajectories diverged: what it means, and what to change."""
-    count, share = int(diverging.sum()), float(diverging.mean())
-    if count == 0:
-        return
-    where = ", ".join(f"{int(c)}" for c in diverging.sum(1))
-    warnings.warn(
-        f"{count} of {diverging.size} transitions ({share:.1%}; by chain: {where}) diverged: the "
-        "integrator lost the energy where the density curves too strongly for its step, and "
-        f"chains avoid such places, so the posterior is biased there. {advice}, take a longer "
-        "warmup, or use a prior or noise less close to zero",
-        UserWarning,
-        stacklevel=2,
-    )
 
 
 class HMC(ChainMethod):
@@ -200,20 +160,14 @@ class HMC(ChainMethod):
         Neal, *MCMC using Hamiltonian dynamics*, Handbook of Markov Chain Monte Carlo, 2011.
     """
 
-    chains: int = 4
-    warmup: int = 500
+    chains: Whole = 4
+    warmup: Whole = 500
     leapfrog_steps: Count = 32
-    target_acceptance: float = 0.8
+    target_acceptance: Fraction = 0.8
     metric: Literal["diagonal", "dense"] = "diagonal"
 
-    def __check_init__(self) -> None:
-        check_chains(self, "warmup", "leapfrog_steps")
-        fraction("target_acceptance", self.target_acceptance)
-        one_of("metric", self.metric, ("diagonal", "dense"))
-
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
-        leaps = with_arrays(self, model).leapfrog_steps
-        return _phases(self, model, plan, None, leaps)
+        return _phases(self, model, plan, None, with_arrays(self, model).leapfrog_steps)
 
 
 class NUTS(ChainMethod):
@@ -239,29 +193,25 @@ class NUTS(ChainMethod):
         the trajectory (Betancourt 2017).
     """
 
-    chains: int = 4
-    warmup: int = 500
-    target_acceptance: float = 0.8
-    max_doublings: int = 8
+    chains: Whole = 4
+    warmup: Whole = 500
+    target_acceptance: Fraction = 0.8
+    max_doublings: Whole = 8
     metric: Literal["diagonal", "dense"] = "diagonal"
-
-    def __check_init__(self) -> None:
-        check_chains(self, "warmup", "max_doublings")
-        fraction("target_acceptance", self.target_acceptance)
-        one_of("metric", self.metric, ("diagonal", "dense"))
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
         return _phases(self, model, plan, self.max_doublings, None)
 
 
 def _phases(
-    method: "HMC | NUTS", model: Model, plan: Plan, max_doublings: int | None, leaps: Any
+    method: HMC | NUTS, model: Model, plan: Plan, doublings: int | None, leaps: PyTree
 ) -> list[Phase]:
     dense = method.metric == "dense"
     if dense:
         weights = tree_size(model.parameters)
         size = 4 * method.chains * weights**2 * jnp.zeros(()).dtype.itemsize
         refuse_beyond_memory(f"metric='dense' for {weights:,} weights", size)
-    common = (model, plan, method.chains, dense, max_doublings, leaps)
-    target = with_arrays(method, model).target_acceptance
-    return [WarmUp(*common, jnp.asarray(window_schedule(method.warmup)), target), Sampling(*common)]
+    chains, kernel = (model, plan, method.chains), (dense, doublings, leaps)
+    schedule = jnp.asarray(window_schedule(method.warmup))
+    target = jnp.asarray(with_arrays(method, model).target_acceptance)
+    return [WarmUp(*chains, schedule, target, *kernel), Sampling(*chains, *kernel)]

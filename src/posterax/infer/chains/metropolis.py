@@ -9,32 +9,25 @@ Two phases: warm-up, in which step size ε (dual averaging) and scales s adapt, 
 both fixed. blackjax has the kernels.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
-from ..._util.checks import fraction, one_of
+from ..._util.checks import one_of
 from ..._util.fingerprint import settings_fingerprint
 from ..._util.tree import tree_size
 from ...data import Batch, Data
 from ...model import Model
-from ...posteriors import Posterior
-from ..base import Draw, History, Info, Needs, Phase, Plan, Start
-from .adaptation import Windows, window_schedule
-from .base import NO_POINTS, ChainMethod, DrawingPhase, WarmUpPhase, check_chains
-from .moves import (
-    Moved,
-    MovePhase,
-    Target,
-    check_flips,
-    finite_or_impossible,
-    layout,
-    metropolis_hastings,
-    moved,
-)
+from ..base import History, Info, Phase, Plan, Start
+from ..settings import Fraction, Whole
+from .adaptation import WindowPhase, Windows, tuned_step_size, window_schedule
+from .base import ChainMethod, DrawingPhase, LogDensity
+from .moves import Moved, MovePhase, finite_or_impossible, layout, metropolis_hastings, moved
 
 OPTIMAL = {"random_walk": 0.234, "langevin": 0.574}  # acceptance, for many weights
 GAMMA = 0.5  # of dual averaging: an acceptance of single proposals is noisier than a trajectory's
@@ -43,8 +36,8 @@ GAMMA = 0.5  # of dual averaging: an acceptance of single proposals is noisier t
 class Proposal(NamedTuple):
     """A proposal of one's own as a pair."""
 
-    sample: Any
-    log_prob: Any = None
+    sample: Callable[..., jax.Array]
+    log_prob: Callable[..., jax.Array] | None = None
 
 
 class WalkState(NamedTuple):
@@ -52,12 +45,12 @@ class WalkState(NamedTuple):
 
     position: jax.Array
     log_density: jax.Array
-    gradient: Any  # of the real weights, for the Langevin proposal
+    gradient: PyTree  # of the real weights, for the Langevin proposal
     step_size: jax.Array
     scale: jax.Array
-    adaptation: Any
+    adaptation: PyTree
     step: jax.Array
-    state: Any
+    state: PyTree
 
 
 class _Walk(MovePhase):
@@ -77,44 +70,38 @@ class _Walk(MovePhase):
         """All chains after one step, and what came of each kind of move."""
         target = self.log_density(batch, state.state)
 
-        def one(key: jax.Array, position: Any, value: Any, gradient: Any, step: Any, scale: Any):  # type: ignore[no-untyped-def]
+        def one(key: jax.Array, chain: PyTree) -> tuple[PyTree, dict[str, Moved]]:
+            position, value, gradient, step, scale = chain
             flip_key, key = jax.random.split(key)
-            if self.kind == "own":
-                done = self._own(key, position, value, target)
-                return done.position, done.log_density, gradient, {"move": done}
             moves = {}
-            if self.flipping:
-                done = moves["flip"] = self._flip(flip_key, position, value, target)
-                position, value = done.position, done.log_density
-            if self.walks and self.kind == "langevin":
-                done, gradient = self._langevin(key, position, value, gradient, step, scale, target)
-                moves["move"] = done
+            if self.flipping and self.kind != "own":
+                moves["flip"] = metropolis_hastings(flip_key, position, value, target, self.flip)
+                position, value = moves["flip"][:2]
+            if self.kind == "own":
+                propose, log_q = self.own.sample, getattr(self.own, "log_prob", None)
+                moves["move"] = metropolis_hastings(key, position, value, target, propose, log_q)
+            elif self.walks and self.kind == "langevin":
+                chain = position, value, gradient, step, scale
+                moves["move"], gradient = self._langevin(key, chain, target)
             elif self.walks:
-                sigma = step * scale
-                done = moves["move"] = metropolis_hastings(
-                    key, position, value, target, lambda k, w: self.layout.walk(k, w, sigma)
-                )
-            return done.position, done.log_density, gradient, moves
+                walk = lambda k, w: self.layout.walk(k, w, step * scale)  # noqa: E731
+                moves["move"] = metropolis_hastings(key, position, value, target, walk)
+            return (*_last(moves)[:2], gradient), moves
 
         keys = jax.random.split(key, self.chains)
-        position, value, gradient, moves = jax.vmap(one)(
-            keys, state.position, state.log_density, state.gradient, state.step_size, state.scale
-        )
+        (position, value, gradient), moves = jax.vmap(one)(keys, state[:5])
         new = state._replace(
             position=position, log_density=value, gradient=gradient, step=state.step + 1
         )
         return new, moves
 
-    def _own(self, key: jax.Array, position: Any, value: Any, target: Target) -> Moved:
-        log_q = getattr(self.own, "log_prob", None)
-        return metropolis_hastings(key, position, value, target, self.own.sample, log_q)
-
     def _langevin(
-        self, key: jax.Array, position: Any, value: Any, gradient: Any, step: Any, scale: Any,
-        target: Target,
-    ) -> tuple[Moved, Any]:  # fmt: skip
+        self, key: jax.Array, chain: PyTree, target: LogDensity
+    ) -> tuple[Moved, jax.Array]:
         """w' = w + ½ ε² s² ∘ ∇log π(w) + ε s ∘ n: Langevin in the coordinates z = w / s."""
         import blackjax
+
+        position, value, gradient, step, scale = chain
 
         def scaled(z: jax.Array) -> jax.Array:
             return finite_or_impossible(target(self.layout.put(position, z * scale)))
@@ -134,18 +121,13 @@ class _Walk(MovePhase):
     ) -> dict[str, jax.Array]:
         # a start where the density is not finite must show, even if the first step leaves it
         old, new = before.log_density, after.log_density
-        main = moves.get("move", moves.get("flip"))
-        assert main is not None
         terms = {
             "log_density": jnp.mean(jnp.where(jnp.isfinite(old), new, old)),
-            "acceptance": jnp.mean(main.rate),
+            "acceptance": jnp.mean(_last(moves).rate),
         }
         if len(moves) == 2:
             terms["flip_acceptance"] = jnp.mean(moves["flip"].rate)
         return terms | ({"step_size": jnp.mean(after.step_size)} if self.tunes else {})
-
-    def _positions(self, state: WalkState) -> jax.Array:
-        return state.position
 
     def _stuck(self, history: History) -> str | None:
         why = super()._stuck(history)
@@ -157,16 +139,13 @@ class _Walk(MovePhase):
         )
 
 
-class WarmUp(_Walk, WarmUpPhase):
+def _last(moves: dict[str, Moved]) -> Moved:
+    """The move of the real weights; where there are none, that of the discrete ones."""
+    return moves["move"] if "move" in moves else moves["flip"]
+
+
+class WarmUp(_Walk, WindowPhase):
     """Step size and scales adapt; no state is a draw."""
-
-    schedule: Any  # (steps, 2): slow window or not, end of a window or not
-    target: Any
-
-    title: ClassVar[str] = "warming up"
-
-    def length(self) -> int:
-        return len(self.schedule)
 
     def _windows(self) -> Windows:
         return Windows(self.target, gamma=GAMMA)
@@ -179,7 +158,7 @@ class WarmUp(_Walk, WarmUpPhase):
         assert data is not None
         target = self.log_density(data.everything(), start.state)
 
-        def one(position: jax.Array) -> Any:
+        def one(position: jax.Array) -> PyTree:
             value, gradient = target(position), None
             if self.kind == "langevin" and self.walks:
                 put = lambda real: target(self.layout.put(position, real))  # noqa: E731
@@ -203,7 +182,9 @@ class WarmUp(_Walk, WarmUpPhase):
     def _adapt(self, state: WalkState, rate: jax.Array, step: jax.Array) -> WalkState:
         slow, ends = self.schedule[step] == 1
 
-        def one(adaptation: Any, position: jax.Array, rate: jax.Array, scale: jax.Array) -> Any:
+        def one(
+            adaptation: PyTree, position: jax.Array, rate: jax.Array, scale: jax.Array
+        ) -> PyTree:
             return self._windows().update(
                 adaptation, self.layout.real(position), rate, (slow, ends), scale,
                 read=jnp.sqrt, restart=self._first_step().astype(scale.dtype),
@@ -216,30 +197,18 @@ class WarmUp(_Walk, WarmUpPhase):
 class Sampling(_Walk, DrawingPhase):
     """The proposal is fixed; every state is a draw, a repeated one too."""
 
-    title: ClassVar[str] = "sampling"
-
     def init(self, start: Start, data: Data | None, key: jax.Array) -> WalkState:
         warm: WalkState = start.tuned
-        if not self.tunes:
-            return warm
-        return warm._replace(step_size=jnp.exp(warm.adaptation[1].log_step_size_avg))
+        return warm._replace(step_size=tuned_step_size(warm.adaptation)) if self.tunes else warm
 
     def step(self, state: WalkState, batch: Batch, key: jax.Array) -> tuple[WalkState, Info]:
         new, moves = self._transition(state, batch, key)
-        main = moves.get("move", moves.get("flip"))
-        assert main is not None
-        stats = {
-            "acceptance_rate": main.rate,
-            "accepted": main.accepted,
-            "lp": new.log_density,
-        }
+        main = _last(moves)
+        stats = {"acceptance_rate": main.rate, "accepted": main.accepted, "lp": new.log_density}
         if len(moves) == 2:
             flip = moves["flip"]
             stats |= {"flip_acceptance_rate": flip.rate, "flip_accepted": flip.accepted}
         return new, Info(self._terms(state, new, moves), self.draw(new.position, stats))
-
-    def finish(self, state: WalkState, draws: Draw | None) -> Posterior:
-        return self.as_draws(state.state, draws)
 
 
 class Metropolis(ChainMethod):
@@ -268,10 +237,8 @@ class Metropolis(ChainMethod):
         >>> import numpy as np
         >>> import posterax as px
         >>> x = np.linspace(-1, 1, 8).astype("float32")[:, None]
-        >>> model = px.Model(
-        ...     px.networks.MLP(1, 1, (2,), key=0),
-        ...     px.priors.Grid([-1.0, 1.0]), px.likelihoods.Gaussian(noise=0.5),
-        ... )
+        >>> network = px.networks.MLP(1, 1, (2,), key=0)
+        >>> model = px.Model(network, px.priors.Grid([-1.0, 1.0]), px.likelihoods.Gaussian(0.5))
         >>> posterior = px.fit(model, (x, x), px.Metropolis(warmup=50), steps=100, key=0)
         >>> sorted({float(w) for w in np.ravel(posterior.draws.network.layers[0].weight)})
         [-1.0, 1.0]
@@ -283,20 +250,15 @@ class Metropolis(ChainMethod):
         Statistical Science 2001.
     """
 
-    chains: int = 4
-    warmup: int = 1000
+    chains: Whole = 4
+    warmup: Whole = 1000
     proposal: Any = "random_walk"
-    target_acceptance: float | None = None
-    flips: int = 1
+    target_acceptance: Fraction | None = None
+    flips: Whole = 1
 
-    @property
-    def needs(self) -> Needs:
-        return Needs("steps", all_data=True, discrete=True, no_points=NO_POINTS)
+    needs = ChainMethod.needs._replace(discrete=True)
 
     def __check_init__(self) -> None:
-        check_chains(self, "warmup", "flips")
-        if self.target_acceptance is not None:
-            fraction("target_acceptance", self.target_acceptance)
         if isinstance(self.proposal, str):
             one_of("proposal", self.proposal, tuple(OPTIMAL))
         else:
@@ -308,7 +270,6 @@ class Metropolis(ChainMethod):
         return f"Metropolis {settings_fingerprint(self)} {_probed(_own(self.proposal))}"
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
-        entries = layout(model)
         kind = self.proposal if isinstance(self.proposal, str) else "own"
         own = _own(self.proposal) if kind == "own" else None
         if own is not None:
@@ -318,9 +279,10 @@ class Metropolis(ChainMethod):
         schedule = np.zeros((self.warmup, 2), np.int32)
         schedule[:first] = window_schedule(first)
         target = self.target_acceptance or OPTIMAL.get(kind, 0.5)
-        flips = check_flips(self.flips, entries)
-        common = (model, plan, self.chains, entries, flips, kind, own)
-        return [WarmUp(*common, jnp.asarray(schedule), np.asarray(target)), Sampling(*common)]
+        chains = (model, plan, self.chains)
+        moves: Any = (layout(model, self.flips), int(self.flips), kind, own)
+        warm = WarmUp(*chains, jnp.asarray(schedule), jnp.asarray(target), *moves)
+        return [warm, Sampling(*chains, *moves)]
 
 
 def _own(proposal: Any) -> Any:

@@ -11,40 +11,39 @@ the chains sample. blackjax has the kernels.
 """
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+from jaxtyping import PyTree
 
-from ..._util.checks import above_zero, fraction, whole_number
 from ..._util.noise import noise_key
 from ..._util.tree import tree_size
 from ...data import Batch, Data
 from ...model import Model
-from ...posteriors import Posterior
-from ..base import Count, Draw, Info, Phase, Plan, Start, with_arrays
-from .base import ChainMethod, DrawingPhase, WarmUpPhase, check_chains
-from .hamiltonian import explain_divergences
+from ..base import Info, Phase, Plan, Start, with_arrays
+from ..settings import Count, CountOrZero, Flag, Fraction, Positive, Whole
+from .base import ChainMethod, ChainPhase, DrawingPhase, WarmUpPhase, trajectory_length
 from .microcanonical_tuning import ChainState, Microcanonical, Training, Tuning
 
 TRAJECTORIES = 20  # steps of tuning that make room for one of adjusting
 
 
 class Trajectories(Microcanonical):
-    """Whole trajectories of the integrator, each accepted or not."""
+    """Trajectories of the integrator, each accepted or not."""
 
-    def _transition(self, state: ChainState, batch: Batch, key: jax.Array) -> Any:
-        """A trajectory of random length, the same for all chains, accepted or not."""
+    divergence: ClassVar[tuple[str, str]] = ChainPhase.divergence
+
+    def _transition(self, state: ChainState, batch: Batch, key: jax.Array) -> PyTree:
+        """A trajectory of random length, accepted or not."""
         from blackjax.mcmc import adjusted_mclmc, integrators
 
         kernel = adjusted_mclmc.build_kernel(integrators.isokinetic_velocity_verlet)
         log_density = self.log_density(batch, state.state)
         length_key, key = jax.random.split(key)
-        least, most = state.between // 2 + 1, 3 * state.between // 2 + 1
-        steps = jax.random.randint(length_key, (), least, jnp.maximum(most, least + 1))
+        steps = trajectory_length(length_key, state.between)
 
-        def one(key: jax.Array, chain: Any, step_size: jax.Array, inverse: jax.Array) -> Any:
+        def one(key: jax.Array, chain: PyTree, step_size: jax.Array, inverse: jax.Array) -> PyTree:
             return kernel(key, chain, log_density, step_size, (steps,), inverse)
 
         keys = jax.random.split(key, self.chains)
@@ -59,7 +58,7 @@ class Adjusting(Trajectories, WarmUpPhase):
     def length(self) -> int:
         return max(1, int(self.method.warmup) // TRAJECTORIES)
 
-    def _dual(self) -> Any:
+    def _dual(self) -> PyTree:
         from blackjax.adaptation.step_size import dual_averaging_adaptation
 
         return dual_averaging_adaptation(self.method.target_acceptance)
@@ -88,7 +87,7 @@ class Adjusting(Trajectories, WarmUpPhase):
 class Sampling(Microcanonical, DrawingPhase):
     """Nothing adapts any more; every ``between`` steps of the integrator are a draw."""
 
-    title: ClassVar[str] = "sampling"
+    advice: ClassVar[str] = "Lower energy_error (tenfold)"
 
     def init(self, start: Start, data: Data | None, key: jax.Array) -> ChainState:
         tuned: ChainState = start.tuned
@@ -97,7 +96,7 @@ class Sampling(Microcanonical, DrawingPhase):
     def step(self, state: ChainState, batch: Batch, key: jax.Array) -> tuple[ChainState, Info]:
         noise = noise_key(key)
 
-        def more(i: jax.Array, carry: Any) -> Any:
+        def more(i: jax.Array, carry: PyTree) -> PyTree:
             state, change, square, diverging = carry
             chain, error, back = self._move(state, batch, jax.random.fold_in(noise, i))
             state = state._replace(chain=chain)
@@ -118,16 +117,9 @@ class Sampling(Microcanonical, DrawingPhase):
         terms = self._terms(new, diverging, energy_error=error)
         return new, Info(terms, self.draw(new.chain.position, stats))
 
-    def finish(self, state: ChainState, draws: Draw | None) -> Posterior:
-        assert draws is not None
-        explain_divergences(np.asarray(draws.stats["diverging"]), "Lower energy_error (tenfold)")
-        return self.as_draws(state.state, draws)
-
 
 class AdjustedSampling(Trajectories, DrawingPhase):
     """Trajectories of tuned steps; every state is a draw."""
-
-    title: ClassVar[str] = "sampling"
 
     def init(self, start: Start, data: Data | None, key: jax.Array) -> ChainState:
         tuned: ChainState = start.tuned
@@ -146,11 +138,6 @@ class AdjustedSampling(Trajectories, DrawingPhase):
         }
         terms = self._terms(new, info.is_divergent, acceptance=info.acceptance_rate)
         return new, Info(terms, self.draw(chain.position, stats))
-
-    def finish(self, state: ChainState, draws: Draw | None) -> Posterior:
-        assert draws is not None
-        explain_divergences(np.asarray(draws.stats["diverging"]))
-        return self.as_draws(state.state, draws)
 
 
 class MCLMC(ChainMethod):
@@ -183,10 +170,8 @@ class MCLMC(ChainMethod):
         >>> import numpy as np
         >>> import posterax as px
         >>> x = np.linspace(-1, 1, 20)[:, None].astype("float32")
-        >>> model = px.Model(
-        ...     px.networks.MLP(1, 1, (4,), key=0),
-        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1),
-        ... )
+        >>> network = px.networks.MLP(1, 1, (4,), key=0)
+        >>> model = px.Model(network, px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1))
         >>> method = px.MCLMC(chains=2, warmup=200, ensemble_steps=50)
         >>> posterior = px.fit(model, (x, x[:, 0] ** 2), method, steps=20, key=0)
         >>> posterior.stats["lp"].shape
@@ -203,40 +188,26 @@ class MCLMC(ChainMethod):
         than fitted to autocorrelations, and draws are thinned by it.
     """
 
-    chains: int = 4
+    chains: Whole = 4
     warmup: Count = 3000
-    ensemble_steps: Count = 500
-    learning_rate: float = 1e-2
-    energy_error: float = 5e-4
-    adjusted: bool = False
-    target_acceptance: float = 0.9
+    ensemble_steps: CountOrZero = 500
+    learning_rate: Positive = 1e-2
+    energy_error: Positive = 5e-4
+    adjusted: Flag = False
+    target_acceptance: Fraction = 0.9
     steps_between: Count | None = None
-
-    def __check_init__(self) -> None:
-        check_chains(self, "warmup")
-        whole_number("ensemble_steps", self.ensemble_steps, least=0)
-        above_zero("learning_rate", self.learning_rate)
-        above_zero("energy_error", self.energy_error)
-        if not isinstance(self.adjusted, bool):
-            raise ValueError(f"adjusted must be True or False, got {self.adjusted!r}")
-        fraction("target_acceptance", self.target_acceptance)
-        if self.steps_between is not None:
-            whole_number("steps_between", self.steps_between)
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
         if tree_size(model.parameters) < 2:
             raise ValueError(
-                "model: MCLMC turns a direction among weights, and the model has one weight only; "
-                "use px.NUTS"
+                "model: MCLMC needs two weights or more, and this has one weight only; use px.NUTS"
             )
         method = with_arrays(self, model)
         common = (model, plan, self.chains, method)
-        phases: list[Phase] = []
+        phases: list[Phase] = [Tuning(*common)]
         if self.ensemble_steps:
-            steps = jnp.asarray(self.ensemble_steps, jnp.int32)
-            training = dataclasses.replace(plan, steps=steps)
-            phases.append(Training(model, training, self.chains, method))
-        phases.append(Tuning(*common))
-        if not self.adjusted:
-            return [*phases, Sampling(*common)]
-        return [*phases, Adjusting(*common), AdjustedSampling(*common)]
+            training = dataclasses.replace(plan, steps=jnp.asarray(self.ensemble_steps, jnp.int32))
+            phases.insert(0, Training(model, training, self.chains, method))
+        if self.adjusted:
+            return [*phases, Adjusting(*common), AdjustedSampling(*common)]
+        return [*phases, Sampling(*common)]

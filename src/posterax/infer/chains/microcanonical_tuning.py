@@ -11,12 +11,13 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from ..._util.noise import noise_key
 from ...data import Batch, Data
-from ..base import History, Info, Start
-from ..objective import make_optimizer
-from .base import ENOUGH, ChainPhase, WarmUpPhase
+from ..base import Info, Start
+from ..objective import Elementwise, scheduled_adam
+from .base import ChainPhase, WarmUpPhase
 
 LOST = 1000.0  # an energy error, in nats, after which a chain goes back
 MOST_BETWEEN = 1000  # integrator steps of a draw
@@ -43,7 +44,7 @@ class StepSearch(NamedTuple):
         return cls(step_size, zeros, zeros, largest, zeros, zeros)
 
     def update(
-        self, error: jax.Array, back: jax.Array, wanted: Any, average: jax.Array
+        self, error: jax.Array, back: jax.Array, wanted: jax.Array, average: jax.Array
     ) -> "StepSearch":
         """After a step with squared energy error ``error`` per weight, or one that went back."""
         ratio = jnp.where(back, 1.0, error / wanted + 1e-8)
@@ -115,22 +116,22 @@ class TrainingState(NamedTuple):
     """Positions of the members and their optimiser; ``given`` where the user brings a start."""
 
     position: jax.Array
-    optimizer: Any
+    optimizer: PyTree
     given: jax.Array
-    state: Any
+    state: PyTree
 
 
 class ChainState(NamedTuple):
     """All chains, what is tuned for each, and the network's state."""
 
-    chain: Any
+    chain: PyTree
     step_size: jax.Array
     length: jax.Array  # L
     inverse_mass: jax.Array
     between: jax.Array  # integrator steps of a draw, the same for all chains
-    adaptation: Any
+    adaptation: PyTree
     step: jax.Array
-    state: Any
+    state: PyTree
 
 
 class Training(WarmUpPhase):
@@ -140,17 +141,15 @@ class Training(WarmUpPhase):
 
     title: ClassVar[str] = "training members"
 
-    def _optimizer(self) -> Any:
-        return make_optimizer(None, self.method.learning_rate, "cosine", self.plan)
+    def _optimizer(self) -> Elementwise:
+        return scheduled_adam(self.method.learning_rate, "cosine", self.plan)
 
     def init(self, start: Start, data: Data | None, key: jax.Array) -> TrainingState:
         position = self.starts(start, key)
         optimizer = self._optimizer().init(position)
         return TrainingState(position, optimizer, jnp.asarray(start.given), start.state)
 
-    def step(
-        self, state: TrainingState, batch: Batch, key: jax.Array
-    ) -> tuple[TrainingState, Info]:
+    def step(self, state: TrainingState, batch: Batch, key: jax.Array) -> tuple[PyTree, Info]:
         log_density = self.log_density(batch, state.state)
         value, slope = jax.vmap(jax.value_and_grad(log_density))(state.position)
         updates, optimizer = self._optimizer().update(-slope, state.optimizer, state.position)
@@ -159,12 +158,6 @@ class Training(WarmUpPhase):
 
     def done(self, state: TrainingState) -> jax.Array:
         return state.given
-
-    def _stuck(self, history: History) -> str | None:
-        return None
-
-    def _positions(self, state: TrainingState) -> jax.Array:
-        return state.position
 
     def hand_over(self, state: TrainingState) -> Start:
         return super().hand_over(state)._replace(tuned=state.position)
@@ -175,12 +168,14 @@ class Microcanonical(ChainPhase):
 
     method: Any  # a ``MCLMC``
 
+    divergence: ClassVar[tuple[str, str]] = ("step", "Lower energy_error, take a longer warmup")
+
     def _between(self, length: jax.Array, step_size: jax.Array) -> jax.Array:
         """Integrator steps of a draw: as the user wants, or about L / ε."""
         wanted = self.method.steps_between
         return jnp.asarray(steps_of(length, step_size) if wanted is None else wanted, jnp.int32)
 
-    def _move(self, state: ChainState, batch: Batch, key: jax.Array) -> Any:
+    def _move(self, state: ChainState, batch: Batch, key: jax.Array) -> PyTree:
         """The chains a step on, their energy errors, and whether they went back instead.
 
         ``key`` is one for noise: momenta need as many normals as there are weights.
@@ -189,7 +184,9 @@ class Microcanonical(ChainPhase):
 
         log_density = self.log_density(batch, state.state)
 
-        def one(key: jax.Array, old: Any, inverse: jax.Array, length: Any, step: Any) -> Any:
+        def one(
+            key: jax.Array, old: PyTree, inverse: jax.Array, length: jax.Array, step: jax.Array
+        ) -> PyTree:
             move = with_isokinetic_maruyama(isokinetic_velocity_verlet(log_density, inverse))
             new, kinetic = move(old, step, length, key)
             error = kinetic - new.logdensity + old.logdensity
@@ -203,7 +200,9 @@ class Microcanonical(ChainPhase):
         keys = jax.random.split(key, self.chains)
         return jax.vmap(one)(keys, state.chain, state.inverse_mass, state.length, state.step_size)
 
-    def _terms(self, state: ChainState, diverging: jax.Array, **more: Any) -> dict[str, jax.Array]:
+    def _terms(
+        self, state: ChainState, diverging: jax.Array, **more: jax.Array
+    ) -> dict[str, jax.Array]:
         return {
             "log_density": jnp.mean(state.chain.logdensity),
             "step_size": jnp.mean(state.step_size),
@@ -213,17 +212,6 @@ class Microcanonical(ChainPhase):
 
     def _positions(self, state: ChainState) -> jax.Array:
         return state.chain.position
-
-    def _stuck(self, history: History) -> str | None:
-        diverged = history["divergences"]
-        later = diverged[len(diverged) // 2 :]
-        if "acceptance" in history or len(diverged) < ENOUGH or np.any(later < self.chains):
-            return super()._stuck(history)
-        return (
-            "every step of every chain diverged: the density is too steep, or not finite, around "
-            "where chains are. Take a longer warmup or a smaller energy_error, start from "
-            "init=px.fit(…, px.MaximumAPosteriori()), and check the scale of the data"
-        )
 
 
 class Tuning(Microcanonical, WarmUpPhase):
@@ -263,10 +251,10 @@ class Tuning(Microcanonical, WarmUpPhase):
         gather = jnp.where((part >= 0.2) & (part < 0.8) & ~back, state.step_size, 0)
         moments = moments.update(chain.position, gather)
 
-        def keep() -> Any:
+        def keep() -> PyTree:
             return state.inverse_mass, state.length, search, moments
 
-        def change() -> Any:
+        def change() -> PyTree:
             inverse, length = moments.metric(state.inverse_mass)
             wider = jnp.mean(inverse / state.inverse_mass, axis=1)
             begin = StepSearch.begin(search.step_size / jnp.sqrt(wider))

@@ -8,20 +8,19 @@ at temperature T (1 for sampling); otherwise the chain stays where it is, and co
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import PyTree
 
-from ..._util.checks import whole_number
 from ...model import Model
-from ...priors import is_prior
+from ...priors import Prior, is_prior
 from ..base import Start
-from .base import ChainPhase
-
-Target = Callable[[jax.Array], jax.Array]
+from .base import ChainPhase, LogDensity
 
 
 class Moved(NamedTuple):
@@ -37,10 +36,10 @@ def metropolis_hastings(
     key: jax.Array,
     position: jax.Array,
     log_density: jax.Array,
-    target: Target,
+    target: LogDensity,
     propose: Callable[[jax.Array, jax.Array], jax.Array],
     log_q: Callable[[jax.Array, jax.Array], jax.Array] | None = None,
-    temperature: Any = 1.0,
+    temperature: ArrayLike = 1.0,
 ) -> Moved:
     """One move: ``propose(key, w)`` gives w', ``log_q(w', w)`` its density (None: symmetric)."""
     from blackjax.mcmc.random_walk import RWState, build_rmh
@@ -55,7 +54,9 @@ def metropolis_hastings(
     return moved(info, position, log_density, new.position, new.logdensity * temperature)
 
 
-def moved(info: Any, old: jax.Array, old_density: jax.Array, new: Any, new_density: Any) -> Moved:
+def moved(
+    info: PyTree, old: jax.Array, old_density: jax.Array, new: jax.Array, new_density: jax.Array
+) -> Moved:
     """What a kernel of blackjax did; a step lost in rounding counts as a rejected one.
 
     Else a step size could shrink without end and every step be called accepted.
@@ -89,7 +90,7 @@ class Layout(eqx.Module):
         from blackjax.mcmc.random_walk import normal
 
         step = normal(sigma)(key, self.real(position))
-        return position + step if not len(self.discrete) else self.put(position, step, add=True)
+        return self.put(position, step, add=True)
 
     def real(self, position: jax.Array) -> jax.Array:
         """The real weights of a position."""
@@ -127,27 +128,28 @@ class Layout(eqx.Module):
         return jnp.argmin(jnp.abs(self.values - position[self.discrete][:, None]), axis=1)
 
 
-def _integer(uniform: jax.Array, below: Any) -> jax.Array:
+def _integer(uniform: jax.Array, below: ArrayLike) -> jax.Array:
     """0, 1, …, below − 1 from uniform numbers; the product may round up to its bound."""
     return jnp.minimum((uniform * below).astype(jnp.int32), below - 1)
 
 
-def layout(model: Model) -> Layout:
-    """The layout of a model's flat positions."""
+def layout(model: Model, flips: int) -> Layout:
+    """The layout of a model's flat positions, of which ``flips`` discrete ones move at a time."""
     priors = jax.tree.leaves(model.priors, is_leaf=is_prior)
-    leaves = jax.tree.leaves(model.parameters)
-    discrete = [np.full(np.size(w), p.discrete) for p, w in zip(priors, leaves, strict=True)]
-    is_discrete = np.concatenate(discrete)
+    pairs = list(zip(priors, jax.tree.leaves(model.parameters), strict=True))
+    is_discrete = np.concatenate([np.full(np.size(w), prior.discrete) for prior, w in pairs])
     grids = [
         np.asarray(prior.values, np.float64)
-        for prior, leaf in zip(priors, leaves, strict=True)
+        for prior, w in pairs
         if prior.discrete
-        for _ in range(np.size(leaf))
+        for _ in range(np.size(w))
     ]
+    if 0 < len(grids) < flips:
+        raise ValueError(f"flips={flips}, but the model has {len(grids)} discrete weights")
     values = np.full((len(grids), max(map(len, grids), default=0)), np.inf)
     for row, grid in zip(values, grids, strict=True):
         row[: len(grid)] = grid
-    scales = [_deviation(prior, np.shape(leaf)) for prior, leaf in zip(priors, leaves, strict=True)]
+    scales = [_deviation(prior, np.shape(w)) for prior, w in pairs]
     dtype = jnp.result_type(float)
     return Layout(
         jnp.asarray(np.flatnonzero(~is_discrete), jnp.int32),
@@ -158,7 +160,7 @@ def layout(model: Model) -> Layout:
     )
 
 
-def _deviation(prior: Any, shape: tuple[int, ...]) -> np.ndarray:
+def _deviation(prior: Prior, shape: tuple[int, ...]) -> np.ndarray:
     """The prior's deviation for every weight of an array, flat."""
     known = prior.deviation()
     return np.broadcast_to(1.0 if known is None else np.asarray(known), shape).ravel()
@@ -185,34 +187,14 @@ class MovePhase(ChainPhase):
         positions = super().starts(start, key)
         if not self.flipping:
             return positions
-        if (
-            start.posterior is None and not start.given
-        ):  # the network's own initialisation knows of no grid
+        # the network's own initialisation knows of no grid
+        if start.posterior is None and not start.given:
             keys = jax.random.split(grid_key, self.chains)
             drawn = jax.vmap(lambda k: self.position(self.model.sample_prior(k)))(keys)
             at = self.layout.discrete
             positions = positions.at[:, at].set(drawn[:, at])
         return jax.vmap(self.layout.snap)(positions)
 
-    def _flip(
-        self,
-        key: jax.Array,
-        position: jax.Array,
-        log_density: jax.Array,
-        target: Target,
-        temperature: Any = 1.0,
-    ) -> Moved:
-        def propose(key: jax.Array, w: jax.Array) -> jax.Array:
-            return self.layout.flip(key, w, self.flips)
-
-        return metropolis_hastings(
-            key, position, log_density, target, propose, temperature=temperature
-        )
-
-
-def check_flips(flips: Any, layout: Layout) -> int:
-    """Refuse to flip more discrete weights than there are."""
-    count = len(layout.discrete)
-    if count and whole_number("flips", flips) > count:
-        raise ValueError(f"flips={flips}, but the model has {count} discrete weights")
-    return int(flips)
+    def flip(self, key: jax.Array, w: jax.Array) -> jax.Array:
+        """A proposal for the discrete weights."""
+        return self.layout.flip(key, w, self.flips)

@@ -15,21 +15,23 @@ for λ', resampling and the moves; step size and metric adapt to the particles.
 """
 
 import warnings
-from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
+from jaxtyping import PyTree
 
-from ..._util.checks import fraction, whole_number
+from ..._util.checks import whole_number
 from ...data import Batch, Data
 from ...model import Model
 from ...posteriors import Evidence, Posterior
-from ..base import Count, Draw, History, Info, Method, Needs, Phase, Plan, Start, with_arrays
-from .base import NO_POINTS, ChainPhase
+from ..base import Draw, History, Info, Method, Needs, Phase, Plan, Start, with_arrays
+from ..objective import log_likelihood
+from ..settings import Count, Fraction, Several, Whole, check_settings
+from .base import NO_POINTS, ChainPhase, LogDensity
 
 LENGTH = 1.5  # of a trajectory, in deviations of the particles: about a quarter of a turn
 
@@ -42,7 +44,7 @@ class ParticleState(NamedTuple):
     temperature: jax.Array
     log_evidence: jax.Array
     step_size: jax.Array
-    state: Any
+    state: PyTree
 
 
 class Tempering(ChainPhase):
@@ -61,20 +63,18 @@ class Tempering(ChainPhase):
 
     # -- densities
 
-    def _parts(self, batch: Batch, state: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    def _parts(self, batch: Batch, state: PyTree) -> tuple[LogDensity, LogDensity]:
         """log p(w) and log p(D | w) of a flat position."""
 
         def log_prior(w: jax.Array) -> jax.Array:
             return self.model.log_prior(self.parameters(w)).astype(w.dtype)
 
-        def log_likelihood(w: jax.Array) -> jax.Array:
-            value = self.model.log_likelihood(
-                self.parameters(w), batch.x, batch.y, batch.weight, state=state
-            ).astype(w.dtype)
+        def of_data(w: jax.Array) -> jax.Array:
+            value = log_likelihood(self.model, self.parameters(w), batch, state).astype(w.dtype)
             # a particle that overflows the network explains nothing
             return jnp.where(jnp.isnan(value), -jnp.inf, value)
 
-        return log_prior, log_likelihood
+        return log_prior, of_data
 
     # -- steps
 
@@ -83,41 +83,40 @@ class Tempering(ChainPhase):
         keys = jax.random.split(key, (self.chains, self.particles))
         from_prior = lambda k: self.position(self.model.sample_prior(k))  # noqa: E731
         w = jax.vmap(jax.vmap(from_prior))(keys)
-        _, log_likelihood = self._parts(data.everything(), start.state)
+        _, of_data = self._parts(data.everything(), start.state)
         zero = jnp.zeros((self.chains,), w.dtype)
         step_size = zero + 0.5 * w.shape[-1] ** -0.25
-        values = jax.vmap(jax.vmap(log_likelihood))(w)
+        values = jax.vmap(jax.vmap(of_data))(w)
         return ParticleState(w, values, zero, zero, step_size, start.state)
 
-    def step(
-        self, state: ParticleState, batch: Batch, key: jax.Array
-    ) -> tuple[ParticleState, Info]:
+    def step(self, state: ParticleState, batch: Batch, key: jax.Array) -> tuple[PyTree, Info]:
         from blackjax.smc import resampling
         from blackjax.smc.ess import log_ess
 
-        log_prior, log_likelihood = self._parts(batch, state.state)
+        log_prior, of_data = self._parts(batch, state.state)
         group_key, turn_key = jax.random.split(key)
         # of another length every time, and of the same for all, which then wait for none among them
         turns = jax.random.uniform(turn_key, (self.method.mutation_steps,), minval=0.5, maxval=1.5)
         leaps = jnp.ceil(LENGTH * turns / jnp.mean(state.step_size)).astype(jnp.int32)
         leaps = jnp.clip(leaps, 1, self.method.max_leapfrog_steps)
 
-        def one(key: jax.Array, w: jax.Array, values: jax.Array, old: jax.Array, size: Any) -> Any:
+        def one(
+            key: jax.Array, w: jax.Array, values: jax.Array, old: jax.Array, size: jax.Array
+        ) -> PyTree:
             resample_key, move_key = jax.random.split(key)
             new = self._next(values, old)
             log_weights = jnp.where(new > old, (new - old) * values, 0.0)
             total = logsumexp(log_weights)
-            picked = resampling.systematic(
-                resample_key, jnp.exp(log_weights - total), self.particles
-            )
+            shares = jnp.exp(log_weights - total)
+            picked = resampling.systematic(resample_key, shares, self.particles)
 
             def tempered(w: jax.Array) -> jax.Array:
-                return log_prior(w) + new * log_likelihood(w)
+                return log_prior(w) + new * of_data(w)
 
             w, size, rate = self.mutate(move_key, w[picked], tempered, size, leaps)
             ratio = total - jnp.log(self.particles)
             ess = jnp.exp(log_ess(log_weights))
-            return w, jax.vmap(log_likelihood)(w), new, ratio, size, ess, rate
+            return w, jax.vmap(of_data)(w), new, ratio, size, ess, rate
 
         keys = jax.random.split(group_key, self.chains)
         w, values, new, ratio, size, ess, rate = jax.vmap(one)(
@@ -143,14 +142,14 @@ class Tempering(ChainPhase):
         wanted = jnp.log(self.method.target_ess * jnp.sum(alive)).astype(values.dtype)
         above = values - jnp.max(values)
 
-        def left(delta: Any) -> jax.Array:
+        def left(delta: jax.Array) -> jax.Array:
             return log_ess(jnp.where(alive, delta * above, -jnp.inf)) - wanted
 
         delta = dichotomy(left, jnp.zeros_like(old), rest)
         return jnp.where(delta >= rest, jnp.ones_like(old), old + delta)
 
     def mutate(
-        self, key: jax.Array, w: jax.Array, log_density: Any, size: jax.Array, leaps: jax.Array
+        self, key: jax.Array, w: jax.Array, target: LogDensity, size: jax.Array, leaps: jax.Array
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Hamiltonian moves of a group: positions, the step size they led to, and acceptance."""
         import blackjax
@@ -159,15 +158,15 @@ class Tempering(ChainPhase):
         # shrunk as in Stan, so that few particles, or copies of one, still move
         inverse_mass = n / (n + 5) * jnp.var(w, 0) + 5e-3 / (n + 5)
 
-        def move(carry: Any, given: Any) -> tuple[Any, jax.Array]:
+        def move(carry: PyTree, given: PyTree) -> tuple[PyTree, jax.Array]:
             (hmc, size), (key, leaps) = carry, given
-            hmc, info = jax.vmap(lambda k, s: kernel(k, s, log_density, size, inverse_mass, leaps))(
+            hmc, info = jax.vmap(lambda k, s: kernel(k, s, target, size, inverse_mass, leaps))(
                 jax.random.split(key, n), hmc
             )
             rate = jnp.mean(info.acceptance_rate)
             return (hmc, size * jnp.exp(rate - self.method.target_acceptance)), rate
 
-        start = jax.vmap(lambda w: blackjax.hmc.init(w, log_density))(w)
+        start = jax.vmap(lambda w: blackjax.hmc.init(w, target))(w)
         keys = jax.random.split(key, self.method.mutation_steps)
         (hmc, size), rates = jax.lax.scan(move, (start, size), (keys, leaps))
         return hmc.position, size, jnp.mean(rates)
@@ -177,22 +176,20 @@ class Tempering(ChainPhase):
     def _positions(self, state: ParticleState) -> jax.Array:
         return state.position.reshape(-1, state.position.shape[-1])
 
-    def explain(
-        self, state: ParticleState, history: History, term: str | None = None
-    ) -> str | None:
+    def explain(self, state: PyTree, history: History, term: str | None = None) -> str | None:
         if term is None:
             return self._stuck(history)
         return (
             "no particle explains the data: the likelihood is 0 or not finite at every one. Check "
-            "the scale of the data and of the noise, and take more particles"
+            "the scale of the data and of the noise"
         )
 
     def _stuck(self, history: History) -> str | None:
-        if history["temperature"][-1] < 1:
+        temperatures = history["temperature"]
+        if temperatures[-1] < 1:
             return (
-                f"after {len(history['temperature'])} temperatures λ is "
-                f"{history['temperature'][-1]:.3g}, not 1. Raise temperatures, take more "
-                "particles or mutation_steps, and check the scale of the data and of the noise"
+                f"after {len(temperatures)} temperatures λ is {temperatures[-1]:.3g}, not 1. Raise "
+                "temperatures, or take more particles or mutation_steps"
             )
         return super()._stuck(history)
 
@@ -265,25 +262,21 @@ class SMC(Method):
     """
 
     particles: int = 1000
-    groups: int = 4
-    mutation_steps: int = 5
-    target_ess: float = 0.5
-    target_acceptance: float = 0.8
+    groups: Several = 4
+    mutation_steps: Whole = 5
+    target_ess: Fraction = 0.5
+    target_acceptance: Fraction = 0.8
     max_leapfrog_steps: Count = 32
     temperatures: Count = 200
 
-    @property
-    def needs(self) -> Needs:
-        no_start = "starts from the prior; leave init out"
-        return Needs("nothing", all_data=True, no_start=no_start, no_points=NO_POINTS)
+    needs = Needs(
+        "nothing", all_data=True, no_start="starts from the prior; leave init out",
+        no_points=NO_POINTS,
+    )  # fmt: skip
 
     def __check_init__(self) -> None:
-        for name in ("mutation_steps", "max_leapfrog_steps", "temperatures"):
-            whole_number(name, getattr(self, name))
-        whole_number("groups", self.groups, least=2)
+        check_settings(self)
         whole_number("particles", self.particles, least=2 * self.groups)
-        fraction("target_ess", self.target_ess)
-        fraction("target_acceptance", self.target_acceptance)
         if self.particles % self.groups:
             raise ValueError(
                 f"particles={self.particles} must be a multiple of groups={self.groups}"

@@ -15,18 +15,18 @@ descent with the same rate, whatever N. blackjax has both integrators. All chain
 minibatch. One phase does it all, since a cyclical schedule burns in at the start of every cycle.
 """
 
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
-from ..._util.checks import above_zero, fraction, one_of
 from ...data import Batch, Data
 from ...model import Model
-from ...posteriors import Posterior
-from ..base import Count, Draw, History, Info, Method, Needs, Phase, Plan, Start, with_arrays
-from .base import NO_POINTS, DrawingPhase, check_chains
+from ..base import History, Info, Method, Needs, Phase, Plan, Start, with_arrays
+from ..settings import Count, FractionOrZero, Positive, Whole, check_settings
+from .base import NO_POINTS, DrawingPhase
 
 POWER = 0.55  # of the polynomial schedule, γ of Welling and Teh: above ½
 DECAY, FLOOR = 0.99, 1e-5  # of RMSprop: α and λ of Li et al.
@@ -37,18 +37,16 @@ class NoisyState(NamedTuple):
     """All chains: positions, momenta (SGHMC), mean squared gradients (RMSprop), step, network."""
 
     position: jax.Array
-    momentum: Any
-    squares: Any
+    momentum: PyTree
+    squares: PyTree
     step: jax.Array
-    state: Any
+    state: PyTree
 
 
 class NoisyPhase(DrawingPhase):
     """Noisy gradient steps; draws are of the sampling part of each cycle only."""
 
     method: "SGLD | SGHMC"
-
-    title: ClassVar[str] = "sampling"
 
     # -- which steps leave a draw
 
@@ -71,7 +69,7 @@ class NoisyPhase(DrawingPhase):
         sampling = (length - burn) * (-(-new // length))
         return length, burn, -(-sampling // keep)
 
-    def retained(self, steps: Any, thin: int) -> Any:
+    def retained(self, steps: PyTree, thin: int) -> PyTree:
         # the last step of a cycle, that with the smallest rate, always leaves one
         xp: Any = jnp if isinstance(steps, jax.Array) else np
         length, burn, every = self._cycle(xp)
@@ -97,7 +95,7 @@ class NoisyPhase(DrawingPhase):
         return jnp.asarray(first), jnp.ones(())
 
     @property
-    def friction(self) -> Any:
+    def friction(self) -> jax.Array | None:
         """α; ``None``: overdamped, that is SGLD."""
         return getattr(self.method, "friction", None)
 
@@ -117,7 +115,7 @@ class NoisyPhase(DrawingPhase):
         rate, temperature = self._now(state.step)
         mass = self.plan.batches * jnp.sum(batch.weight)
 
-        def one(key: jax.Array, w: jax.Array, momentum: Any, squares: Any) -> Any:
+        def one(key: jax.Array, w: jax.Array, momentum: PyTree, squares: PyTree) -> PyTree:
             leap, at = self._leap(rate, squares, state.step), w
             if self.friction is not None:  # a gradient of where the velocity leads, as in the paper
                 at = w + leap * momentum
@@ -143,7 +141,7 @@ class NoisyPhase(DrawingPhase):
         stats = {"learning_rate": jnp.broadcast_to(rate, nll.shape)}
         return new, Info(terms, self.draw(w, stats))
 
-    def _leap(self, rate: jax.Array, squares: Any, count: jax.Array) -> jax.Array:
+    def _leap(self, rate: jax.Array, squares: PyTree, count: jax.Array) -> jax.Array:
         """√ε, for each weight its own where there is a preconditioner.
 
         ``squares`` average, from 0 on, ``count`` squared gradients of the objective per point.
@@ -155,37 +153,23 @@ class NoisyPhase(DrawingPhase):
 
     # -- endings
 
-    def _positions(self, state: NoisyState) -> jax.Array:
-        return state.position
-
     def explain(self, state: NoisyState, history: History, term: str | None = None) -> str | None:
         if term is None:
             return None
         return (
-            f"{term}: noisy gradient steps have run away. Lower learning_rate (to a tenth), start "
-            "from init=px.fit(…, px.MaximumAPosteriori()), and check the scale of the data and of "
-            "the noise"
+            f"{term}: noisy gradient steps have run away. Lower learning_rate (to a tenth), or "
+            "start from init=px.fit(…, px.MaximumAPosteriori())"
         )
-
-    def finish(self, state: NoisyState, draws: Draw | None) -> Posterior:
-        return self.as_draws(state.state, draws)
 
 
 class _StochasticGradient(Method):
     """What both methods share."""
 
-    @property
-    def needs(self) -> Needs:
-        return Needs(no_points=NO_POINTS)
+    needs = Needs(no_points=NO_POINTS)
 
-    def _check(self) -> None:
+    def __check_init__(self) -> None:
+        check_settings(self)
         method: Any = self
-        check_chains(method, "cycles", "keep")
-        above_zero("learning_rate", method.learning_rate)
-        one_of("schedule", method.schedule, ("constant", "polynomial", "cyclical"))
-        if method.preconditioner is not None:
-            one_of("preconditioner", method.preconditioner, ("rmsprop",))
-        fraction("burn_in", method.burn_in, zero=True)
         if method.cycles > 1 and method.schedule != "cyclical":
             raise ValueError(f"cycles={method.cycles} needs schedule='cyclical'")
 
@@ -193,8 +177,8 @@ class _StochasticGradient(Method):
         method: Any = self
         if method.schedule == "cyclical" and int(plan.steps) < 2 * method.cycles:
             raise ValueError(
-                f"cycles={method.cycles} are too many for {int(plan.steps)} steps: a cycle needs "
-                "at least 2; take more epochs or fewer cycles"
+                f"cycles={method.cycles} are too many for {int(plan.steps)} steps: a cycle has 2 "
+                "or more; take more epochs or fewer cycles"
             )
         return [NoisyPhase(model, plan, method.chains, with_arrays(method, model))]
 
@@ -229,10 +213,8 @@ class SGLD(_StochasticGradient):
         >>> import numpy as np
         >>> import posterax as px
         >>> x = np.linspace(0, 1, 50)[:, None].astype("float32")
-        >>> model = px.Model(
-        ...     px.networks.MLP(1, 1, (8,), key=0),
-        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1),
-        ... )
+        >>> network = px.networks.MLP(1, 1, (8,), key=0)
+        >>> model = px.Model(network, px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1))
         >>> posterior = px.fit(model, (x, x), px.SGLD(keep=20), steps=200, batch_size=10, key=0)
         >>> posterior.shape
         (4, 20)
@@ -244,16 +226,13 @@ class SGLD(_StochasticGradient):
         gradient MCMC for Bayesian deep learning*, ICLR 2020.
     """
 
-    learning_rate: float = 1e-3
-    chains: int = 4
-    burn_in: float = 0.5
+    learning_rate: Positive = 1e-3
+    chains: Whole = 4
+    burn_in: FractionOrZero = 0.5
     schedule: Literal["constant", "polynomial", "cyclical"] = "constant"
     cycles: Count = 1
     preconditioner: Literal["rmsprop"] | None = None
     keep: Count = 100
-
-    def __check_init__(self) -> None:
-        self._check()
 
 
 class SGHMC(_StochasticGradient):
@@ -283,16 +262,15 @@ class SGHMC(_StochasticGradient):
         Chen, Fox and Guestrin, *Stochastic gradient Hamiltonian Monte Carlo*, ICML 2014.
     """
 
-    learning_rate: float = 1e-3
+    learning_rate: Positive = 1e-3
     friction: float = 0.1
-    chains: int = 4
-    burn_in: float = 0.5
+    chains: Whole = 4
+    burn_in: FractionOrZero = 0.5
     schedule: Literal["constant", "polynomial", "cyclical"] = "constant"
     cycles: Count = 1
     preconditioner: Literal["rmsprop"] | None = None
     keep: Count = 100
 
     def __check_init__(self) -> None:
-        self._check()
         if not 0 < self.friction <= 1:
             raise ValueError(f"friction must lie above 0 and not above 1, got {self.friction}")

@@ -9,10 +9,11 @@ with K inputs to a layer and H the entropy of a Bernoulli variable, which counts
 (concrete dropout). For a prior N(0, s²) the second term is weight decay, Σ ‖W‖² / (2 s² (1 − p) N).
 """
 
-from typing import Any
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import PyTree
 
 from ..._util.checks import above_zero, fraction
 from ..._util.jax_names import used_arguments
@@ -22,7 +23,7 @@ from ...networks.parts import Where, select
 from ...networks.sparse import pruned_weights
 from ...program.input_units import InputUnits, input_units
 from ..base import Method, Phase, Plan, with_arrays
-from ..objective import check_optimizer
+from ..settings import Fraction, Optimizer, Positive, Schedule
 from .dropout_phase import DropoutPhase
 
 DEFAULT_RATE = 0.1
@@ -55,11 +56,8 @@ class MCDropout(Method):
         >>> import numpy as np
         >>> import posterax as px
         >>> x = np.linspace(-1, 1, 64)[:, None].astype("float32")
-        >>> model = px.Model(
-        ...     px.networks.MLP(1, 1, (16,), key=0),
-        ...     prior=px.priors.Gaussian(1.0),
-        ...     likelihood=px.likelihoods.Gaussian(noise=0.1),
-        ... )
+        >>> network = px.networks.MLP(1, 1, (16,), key=0)
+        >>> model = px.Model(network, px.priors.Gaussian(1.0), px.likelihoods.Gaussian(noise=0.1))
         >>> posterior = px.fit(model, (x, x**2), px.MCDropout(rate=0.2), epochs=3, key=0)
         >>> {name: round(float(rate), 3) for name, rate in posterior.rates.items()}
         {'layers.1.weight': 0.2}
@@ -75,23 +73,18 @@ class MCDropout(Method):
         where the paper relaxes them at prediction too.
     """
 
-    rate: float | str | None = None
+    rate: Fraction | Literal["learned"] | None = None
     where: Where | None = None
-    initial_rate: float = 0.1
-    learning_rate: float = 1e-3
-    schedule: str = "cosine"
-    optimizer: Any = None
+    initial_rate: Fraction = 0.1
+    learning_rate: Positive = 1e-3
+    schedule: Schedule = "cosine"
+    optimizer: Optimizer = None
 
     def __check_init__(self) -> None:
-        if isinstance(self.rate, str):
-            if self.rate != "learned":
-                raise ValueError(
-                    f"rate must be a number between 0 and 1 or 'learned', got {self.rate!r}"
-                )
-        elif self.rate is not None:
-            fraction("rate", self.rate)
-        fraction("initial_rate", self.initial_rate)
-        check_optimizer(self.optimizer, self.learning_rate, self.schedule)
+        if isinstance(self.rate, str) and self.rate != "learned":
+            raise ValueError(
+                f"rate must be a number between 0 and 1 or 'learned', got {self.rate!r}"
+            )
 
     @staticmethod
     def weight_decay(scale: float, rate: float, total: float, *, precision: float = 1.0) -> float:
@@ -124,8 +117,8 @@ class MCDropout(Method):
         elif self.rate is not None or self.where is not None:
             name = "where" if self.rate is None else "rate"
             raise ValueError(
-                f"{name}: the network has dropout of its own, which has its places and rates: "
-                f"leave {name} out, or take dropout out of the network"
+                f"{name}: the network has dropout of its own: leave {name} out, or take dropout "
+                "out of the network"
             )
         learned = self.rate == "learned" and bool(chosen)
         given = DEFAULT_RATE if self.rate is None else self.rate
@@ -139,11 +132,11 @@ class MCDropout(Method):
             )
         ]  # fmt: skip
 
-    def _chosen(self, model: Model, inputs: Any) -> dict[str, InputUnits]:
+    def _chosen(self, model: Model, inputs: PyTree) -> dict[str, InputUnits]:
         """The chosen weights with a prior that meet data in a product, by name."""
         weights = model.parameters.network
 
-        def network(weights: Any, x: Any, state: Any) -> Any:
+        def network(weights: PyTree, x: PyTree, state: PyTree) -> PyTree:
             own = Parameters(weights, None)
             return model.apply(own, state, x, jax.random.key(0), training=True)
 
@@ -165,32 +158,23 @@ class MCDropout(Method):
         if pruned:
             raise ValueError(
                 "method: MCDropout drops inputs of whole arrays, and the network is pruned of "
-                f"entries of {', '.join(pruned)}: use px.BayesByBackprop() or px.DeepEnsemble(), "
-                "or where= for arrays that are whole"
+                f"entries of {', '.join(pruned)}: use px.DeepEnsemble(), or where= for other arrays"
             )
-        raise ValueError(self._nowhere(list(possible)))
-
-    def _nowhere(self, possible: list[str]) -> str:
-        others = "px.BayesByBackprop() and px.DeepEnsemble() need none"
-        if not possible:
-            return (
-                "method: MCDropout finds no place for dropout: the network has no dropout layers, "
-                "and none of its weights with a prior is a factor of a product with data; "
-                f"{others}"
-            )
-        if self.where is None:
-            return (
-                "method: MCDropout finds no place for dropout: the network has no dropout layers, "
-                f"and {', '.join(possible)} meet its own inputs, which are not dropped by default: "
-                f"where='*' drops them too; {others}"
-            )
-        return (
-            f"where={self.where!r} chooses no weight whose inputs can be dropped; those are "
-            f"{', '.join(possible)}; {others}"
+        names = ", ".join(possible)
+        why = "none of its weights with a prior is a factor of a product with data"
+        if names:
+            why = f"{names} meet its own inputs: where='*' drops them too"
+        message = (
+            "method: MCDropout finds no place for dropout: the network has no dropout layers, "
         )
+        message += f"and {why}"
+        if names and self.where is not None:
+            message = f"where={self.where!r} chooses no weight whose inputs can be dropped; "
+            message += f"those are {names}"
+        raise ValueError(f"{message}; px.BayesByBackprop() and px.DeepEnsemble() need none")
 
 
-def has_dropout(model: Model, inputs: Any) -> bool:
+def has_dropout(model: Model, inputs: PyTree) -> bool:
     """Whether the network's outputs depend on its key with dropout on.
 
     Example:
@@ -205,7 +189,7 @@ def has_dropout(model: Model, inputs: Any) -> bool:
         True
     """
 
-    def network(key: jax.Array, weights: Any, x: Any, state: Any) -> Any:
+    def network(key: jax.Array, weights: PyTree, x: PyTree, state: PyTree) -> PyTree:
         own = Parameters(weights, None)
         return model.apply(own, state, x, key, training=False, dropout=True)[0]
 

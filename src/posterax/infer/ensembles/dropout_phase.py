@@ -4,12 +4,13 @@ A weight W of a layer becomes W · diag(z) / (1 − p): in training by a mask on
 for each example its own, where the network uses the weight once; in weight space elsewhere.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
+from jaxtyping import PyTree
 
 from ..._util.jax_names import ShapedArray
 from ..._util.noise import noise_key
@@ -32,7 +33,7 @@ class Fixed(eqx.Module):
 
     p: jax.Array
 
-    def mask(self, key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+    def mask(self, key: jax.Array, shape: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:
         return mask(key, self.p, shape, dtype)
 
 
@@ -45,15 +46,18 @@ class Concrete(eqx.Module):
     def p(self) -> jax.Array:
         return jax.nn.sigmoid(self.logit)
 
-    def mask(self, key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+    def mask(self, key: jax.Array, shape: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:
         noise = jax.random.logistic(key, shape, dtype)
         logit = self.logit.astype(dtype)
         return jax.nn.sigmoid(-(logit + noise) / _TEMPERATURE) / jax.nn.sigmoid(-logit)
 
     def entropy(self) -> jax.Array:
         """−p log p − (1 − p) log(1 − p)."""
-        log_p, log_kept = -jax.nn.softplus(-self.logit), -jax.nn.softplus(self.logit)
-        return -self.p * log_p - (1 - self.p) * log_kept
+        log_p, log_rest = -jax.nn.softplus(-self.logit), -jax.nn.softplus(self.logit)
+        return -self.p * log_p - (1 - self.p) * log_rest
+
+
+Rates = dict[str, Fixed | Concrete]  # by the names of weights
 
 
 class DropoutArray(RandomArray):
@@ -63,16 +67,18 @@ class DropoutArray(RandomArray):
     rate: Fixed | Concrete
     key: jax.Array
 
-    def aval(self) -> Any:
+    def aval(self) -> ShapedArray:
         return ShapedArray(self.weight.shape, self.weight.dtype)
 
     def materialise(self) -> jax.Array:
         raise TypeError("a weight with dropout can only be a factor of a product")
 
-    def map(self, function: Any) -> "DropoutArray":
+    def map(self, function: Callable[[jax.Array], jax.Array]) -> "DropoutArray":
         return DropoutArray(function(self.weight), self.rate, self.key)
 
-    def product(self, x: Any, multiply: Any, inside: Any, outside: Any) -> jax.Array:
+    def product(
+        self, x: jax.Array, multiply: Callable, inside: tuple[int, ...], outside: Callable
+    ) -> jax.Array:
         return multiply(self.weight, x * self.rate.mask(self.key, inside, x.dtype))
 
 
@@ -81,16 +87,16 @@ class DropoutState(NamedTuple):
 
     point: Parameters
     logits: dict[str, jax.Array]
-    state: Any
-    optimizer: Any
+    state: PyTree
+    optimizer: PyTree
 
 
 class DropoutPhase(DescentPhase):
     """Gradient descent on F / N; without ``units`` the network has dropout layers of its own."""
 
-    rate: Any  # fixed, or where the learned ones start
-    units: dict[str, Any]
-    inputs: dict[str, Any]  # how many: K
+    rate: jax.Array  # fixed, or where the learned ones start
+    units: dict[str, jax.Array]
+    inputs: dict[str, jax.Array]  # how many: K
     learned: bool = eqx.field(static=True)
 
     title: ClassVar[str] = "optimising"
@@ -111,21 +117,18 @@ class DropoutPhase(DescentPhase):
         grads, (terms, network_state) = jax.grad(self.objective, has_aux=True)(
             trained, state.state, batch, key
         )
-        # an optimiser's weight decay sees the log odds as zero, so it cannot pull p to 1/2
-        decayed = trained | {"logit": jax.tree.map(jnp.zeros_like, state.logits)}
-        updates, optimizer = self._optimizer().update(grads, state.optimizer, decayed)
-        new = optax.apply_updates(trained, updates)
+        new, optimizer = self._descend(trained, grads, state.optimizer)
         return DropoutState(new["point"], new["logit"], network_state, optimizer), Info(terms)
 
-    def rates(self, logits: dict[str, jax.Array]) -> dict[str, Fixed | Concrete]:
+    def rates(self, logits: dict[str, jax.Array]) -> Rates:
         """The rate of every weight that has dropout."""
         if self.learned:
             return {name: Concrete(logit) for name, logit in logits.items()}
         return {name: Fixed(self.rate) for name in self.units}
 
     def objective(
-        self, trained: dict[str, Any], state: Any, batch: Batch, key: jax.Array
-    ) -> tuple[jax.Array, Any]:
+        self, trained: dict[str, PyTree], state: PyTree, batch: Batch, key: jax.Array
+    ) -> tuple[jax.Array, PyTree]:
         """F / N estimated from a minibatch; its terms, and the network's new state."""
         n, m = self.plan.total, self.plan.batches
         point, rates = trained["point"], self.rates(trained["logit"])
@@ -148,22 +151,23 @@ class DropoutPhase(DescentPhase):
         return objective, (terms, state)
 
     def forward(
-        self, point: Parameters, rates: Any, state: Any, x: Any, noise: jax.Array, key: jax.Array
-    ) -> tuple[jax.Array, Any]:
+        self, point: Parameters, rates: Rates, state: PyTree, x: PyTree, noise: jax.Array,
+        key: jax.Array,
+    ) -> tuple[jax.Array, PyTree]:  # fmt: skip
         """Outputs in training, with masks of their own for each example where that can be."""
         if not rates:
             return self.model.apply(point, state, x, key, training=True)
         names = list(named_leaves(point.network))
         keys = jax.random.split(noise, len(names))
 
-        def draw(i: int, w: jax.Array, use: str) -> Any:
+        def draw(i: int, w: jax.Array, use: str) -> jax.Array | DropoutArray:
             if names[i] not in rates:
                 return w
             if use == PRODUCT:
                 return DropoutArray(w, rates[names[i]], keys[i])
             return self._masked(names[i], w, rates[names[i]], keys[i])
 
-        def network(weights: Any, x: Any, state: Any) -> Any:
+        def network(weights: PyTree, x: PyTree, state: PyTree) -> PyTree:
             return self.model.apply(Parameters(weights, None), state, x, key, training=True)
 
         return run(network, point.network, draw, x, state)[0]
@@ -173,7 +177,7 @@ class DropoutPhase(DescentPhase):
         units = self.units[name]
         return w * rate.mask(key, (units.size,), w.dtype)[units]
 
-    def log_prior(self, point: Parameters, rates: Any, key: jax.Array) -> jax.Array:
+    def log_prior(self, point: Parameters, rates: Rates, key: jax.Array) -> jax.Array:
         r"""E_q[log p(w)], exact: a weight is W / (1 − p) or 0.
 
         A prior of all weights at once (``px.priors.Hierarchical``) is taken at one sample.
@@ -186,9 +190,9 @@ class DropoutPhase(DescentPhase):
             if name not in rates:
                 return jnp.sum(prior.log_prob(w))
             p = rates[name].p.astype(w.dtype)
-            kept = prior.log_prob(w / (1 - p))
-            if kept.shape == w.shape:
-                return jnp.sum((1 - p) * kept + p * prior.log_prob(jnp.zeros_like(w)))
+            on = prior.log_prob(w / (1 - p))
+            if on.shape == w.shape:
+                return jnp.sum((1 - p) * on + p * prior.log_prob(jnp.zeros_like(w)))
             return jnp.sum(prior.log_prob(self._masked(name, w, rates[name], key)))
 
         parts = zip(names, priors, jax.tree.leaves(point), keys, strict=True)

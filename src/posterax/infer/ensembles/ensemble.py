@@ -1,21 +1,23 @@
 r"""Deep ensembles (Lakshminarayanan et al. 2017): networks from different starts, side by side."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import PyTree
 
-from ..._util.checks import one_of, whole_number
+from ..._util.checks import one_of
 from ..._util.noise import noise_key
 from ..._util.tree import tree_size
 from ...data import Batch, Data
 from ...model import Model
 from ...posteriors import Posterior
 from ..base import Draw, History, Info, Method, Phase, Plan, Start, with_arrays
-from ..objective import check_optimizer
 from ..points.point import MaximumAPosteriori, MaximumLikelihood
+from ..settings import Flag, Optimizer, Positive, Schedule, Whole, check_settings
 from .ensemble_variants import Own, Variant
 
 UNROLLED_WORK = 500_000  # products of a member's pass from which a CPU gains by single members
@@ -26,7 +28,7 @@ VARIANT = 2**31 - 1  # number of the key for what is a member's own
 class Member(NamedTuple):
     """The state of a member's phase, and what is its own."""
 
-    state: Any
+    state: PyTree
     own: Own
 
 
@@ -41,7 +43,7 @@ class EnsemblePhase(Phase):
     member: Phase
     members: int = eqx.field(static=True)
     variant: Variant
-    temperatures: Any = None  # (members,), where they differ
+    temperatures: PyTree = None  # (members,), where they differ
     unrolled: bool = eqx.field(static=True, default=False)
 
     title: ClassVar[str] = "training members"
@@ -50,9 +52,14 @@ class EnsemblePhase(Phase):
     def length(self) -> int | None:
         return self.member.length()
 
-    def init(self, start: Start, data: Data | None, key: jax.Array) -> Any:
+    def init(self, start: Start, data: Data | None, key: jax.Array) -> PyTree:
         if start.given:
-            self._check_start(start)
+            count = 0 if start.posterior is None else start.posterior.members
+            if count != self.members:
+                raise ValueError(
+                    f"init: an ensemble of {self.members} members starts from an earlier ensemble "
+                    f"of as many, got {count or 'none'}; leave init out for random starts"
+                )
 
         def one(index: jax.Array, key: jax.Array) -> Member:
             own = self.variant.draw(self.model, data, jax.random.fold_in(key, VARIANT))
@@ -63,15 +70,6 @@ class EnsemblePhase(Phase):
             return all_
         return tuple(jax.tree.map(lambda a, i=i: a[i], all_) for i in range(self.members))
 
-    def _check_start(self, start: Start) -> None:
-        count = 0 if start.posterior is None else start.posterior.members
-        if count != self.members:
-            what = f"one of {count}" if count else "something else"
-            raise ValueError(
-                f"init: an ensemble of {self.members} members starts from an earlier ensemble of "
-                f"{self.members} members, got {what}; leave init out for random starts"
-            )
-
     def _start_of(self, index: jax.Array, start: Start, key: jax.Array) -> Start:
         """A fresh start; or where the same member of an earlier ensemble is."""
         if start.posterior is None:
@@ -79,19 +77,19 @@ class EnsemblePhase(Phase):
         part = start.posterior.member(index)
         return Start(part.moments()[0], part.state, part, given=True)
 
-    def _each(self, function: Any, state: Any, *more: Any) -> Any:
+    def _each(self, function: Callable, state: PyTree, *more: PyTree) -> PyTree:
         """``function`` of every member; what it returns is laid out as the state is."""
         if not self.unrolled:
             return jax.vmap(function)(state, *more)
         given = [jax.tree.map(lambda a, i=i: a[i], more) for i in range(self.members)]
         return tuple(function(one, *rest) for one, rest in zip(state, given, strict=True))
 
-    def _together(self, state: Any) -> Any:
+    def _together(self, state: PyTree) -> PyTree:
         """What ``_each`` returned, as arrays with a leading axis of members."""
         return jax.tree.map(lambda *a: jnp.stack(a), *state) if self.unrolled else state
 
-    def step(self, state: Any, batch: Batch, key: jax.Array) -> tuple[Any, Info]:
-        def one(now: Member, key: jax.Array, temperature: Any) -> Any:
+    def step(self, state: PyTree, batch: Batch, key: jax.Array) -> tuple[PyTree, Info]:
+        def one(now: Member, key: jax.Array, temperature: PyTree) -> PyTree:
             member: Any = self.variant.phase(self.member, now.own)
             if temperature is not None:
                 member = eqx.tree_at(lambda m: m.method.temperature, member, temperature)
@@ -104,17 +102,17 @@ class EnsemblePhase(Phase):
         state, terms = zip(*each, strict=True) if self.unrolled else each
         return state, Info(jax.tree.map(jnp.mean, self._together(terms)))
 
-    def report(self, state: Any, key: jax.Array) -> dict[str, jax.Array]:
+    def report(self, state: PyTree, key: jax.Array) -> dict[str, jax.Array]:
         def one(now: Member, key: jax.Array) -> dict[str, jax.Array]:
             return self.variant.phase(self.member, now.own).report(now.state, key)
 
         keys = jax.random.split(noise_key(key), self.members)
         return jax.tree.map(jnp.mean, self._together(self._each(one, state, keys)))
 
-    def explain(self, state: Any, history: History, term: str | None = None) -> str | None:
+    def explain(self, state: PyTree, history: History, term: str | None = None) -> str | None:
         return self.member.explain(self._together(state).state, history, term)
 
-    def finish(self, state: Any, draws: Draw | None) -> Posterior:
+    def finish(self, state: PyTree, draws: Draw | None) -> Posterior:
         # that of a member, with a leading axis on all its arrays
         return self.member.finish(self._together(state).state, None).mixture()
 
@@ -173,34 +171,42 @@ class DeepEnsemble(Method):
         adversarial training of the first is not included.
     """
 
-    members: int = 5
+    members: Whole = 5
     inside: Any = "map"
     temperatures: tuple[float, ...] | None = None
-    learning_rate: float = 1e-3
-    schedule: str = "cosine"
-    optimizer: Any = None
-    bootstrap: bool = False
+    learning_rate: Positive = 1e-3
+    schedule: Schedule = "cosine"
+    optimizer: Optimizer = None
+    bootstrap: Flag = False
     anchored: bool | str = False
 
     def __check_init__(self) -> None:
-        whole_number("members", self.members)
-        check_optimizer(self.optimizer, self.learning_rate, self.schedule)
+        check_settings(self)
         if not isinstance(self.inside, Method):
             one_of("inside", self.inside, ("map", "ml"))
         elif not self.inside.needs.mixes:
             raise TypeError(
-                "inside must be 'map', 'ml' or a method whose posteriors can be mixed, "
-                "px.MaximumAPosteriori(…), px.MaximumLikelihood(…), px.IVON(…) or "
-                "px.BayesByBackprop(…) with its own family, objective and gradient, got "
-                f"{self.inside!r}"
+                "inside must be 'map', 'ml' or a method whose posteriors can be mixed, such as "
+                f"px.IVON(…) or px.BayesByBackprop(…) by default, got {self.inside!r}"
             )
         elif (self.learning_rate, self.schedule, self.optimizer) != (1e-3, "cosine", None):
             raise ValueError(
                 "learning_rate, schedule and optimizer belong to the method inside: give them to "
                 f"{type(self.inside).__name__}(…)"
             )
-        self._check_temperatures()
-        self._check_variant()
+        if self.temperatures is not None:
+            self._check_temperatures(self.temperatures)
+        if not isinstance(self.anchored, bool) and self.anchored != "targets":
+            raise ValueError(f"anchored must be True, False or 'targets', got {self.anchored!r}")
+        if self.anchored and not getattr(self._inside(), "with_prior", False):
+            raise ValueError(
+                "anchored members are maxima a posteriori: take inside='map', or bootstrap=True "
+                "in its place"
+            )
+        if self.anchored == "targets" and self.bootstrap:
+            raise ValueError(
+                "anchored='targets' and bootstrap=True both make the data random: take one of them"
+            )
 
     def _inside(self) -> Method:
         """The method of each member."""
@@ -209,33 +215,13 @@ class DeepEnsemble(Method):
         kind = MaximumAPosteriori if self.inside == "map" else MaximumLikelihood
         return kind(self.learning_rate, self.schedule, self.optimizer)
 
-    def _check_temperatures(self) -> None:
-        if self.temperatures is None:
-            return
+    def _check_temperatures(self, values: tuple[float, ...]) -> None:
         if not hasattr(self.inside, "temperature"):
             raise ValueError("temperatures are for inside=px.BayesByBackprop(…); leave them out")
-        if len(self.temperatures) != self.members or min(self.temperatures) < 0:
+        if len(values) != self.members or min(values) < 0:
             raise ValueError(
                 f"temperatures must be {self.members} numbers of 0 or more, one for each member, "
-                f"got {self.temperatures!r}"
-            )
-
-    def _check_variant(self) -> None:
-        if not isinstance(self.bootstrap, bool):
-            raise ValueError(f"bootstrap must be True or False, got {self.bootstrap!r}")
-        if not isinstance(self.anchored, bool) and self.anchored != "targets":
-            raise ValueError(f"anchored must be True, False or 'targets', got {self.anchored!r}")
-        if not self.anchored:
-            return
-        if not getattr(self._inside(), "with_prior", False):
-            raise ValueError(
-                "anchored members are maxima a posteriori, each under a prior around its anchor: "
-                "take inside='map', or bootstrap=True in its place"
-            )
-        if self.anchored == "targets" and self.bootstrap:
-            raise ValueError(
-                "anchored='targets' and bootstrap=True both make the data random: take "
-                "anchored=True with bootstrap=True, or anchored='targets' alone"
+                f"got {values!r}"
             )
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:

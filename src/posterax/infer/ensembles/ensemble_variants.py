@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import PyTree
 
 from ..._util.noise import noise_key, standard_normal
 from ..._util.tree import named_leaves
@@ -54,23 +55,19 @@ class Variant(eqx.Module):
         if not self.anchored:
             return
         if not model.bayesian_size:
-            raise ValueError(
-                "anchored: this model has no weights with a prior to draw anchors from; use "
-                "bootstrap=True"
-            )
+            raise ValueError("anchored: this model has no weights with a prior; use bootstrap=True")
         for name, prior in named_leaves(model.priors, is_leaf=is_prior).items():
             if not is_flat(prior) and not isinstance(prior, Gaussian):
                 raise ValueError(
-                    f"anchored: the prior of {name} is {type(prior).__name__}, and anchors need a "
-                    "Gaussian one, px.priors.Gaussian; use bootstrap=True for any prior"
+                    f"anchored: the prior of {name} is {type(prior).__name__}, and anchors need "
+                    "px.priors.Gaussian; use bootstrap=True for any prior"
                 )
         likelihood = model.likelihood
         known = isinstance(likelihood, GaussianLikelihood) and not isinstance(likelihood.noise, str)
         if self.targets and not known:
             raise ValueError(
                 "anchored='targets' adds noise to the targets and needs its size: "
-                "px.likelihoods.Gaussian(noise=a number); otherwise use anchored=True, with "
-                "bootstrap=True beside it"
+                "px.likelihoods.Gaussian(noise=a number); otherwise use anchored=True"
             )
 
     def draw(self, model: Model, data: Data | None, key: jax.Array) -> Own:
@@ -83,7 +80,7 @@ class Variant(eqx.Module):
         by_number = self.targets or (self.bootstrap and data is None)
         return Own(anchor, counts, keys[2] if by_number else None)
 
-    def phase(self, member: Any, own: Own) -> Phase:
+    def phase(self, member: Phase, own: Own) -> Phase:
         """The member's phase, its priors around its anchor."""
         if own.anchor is None:
             return member
@@ -101,8 +98,9 @@ class Variant(eqx.Module):
         the prior as they are, and dividing all of it by the data's N only sets its scale.
         """
         if self.bootstrap:
-            found = poisson(own.key, batch.index) if own.counts is None else own.counts[batch.index]
-            batch = dataclasses.replace(batch, weight=batch.weight * found)
+            counts = own.counts
+            counts = poisson(own.key, batch.index) if counts is None else counts[batch.index]
+            batch = dataclasses.replace(batch, weight=batch.weight * counts)
         if self.targets:
             shape = (-1, *[1] * (batch.y.ndim - 1))
             heavy = jnp.where(batch.weight > 0, batch.weight, 1).reshape(shape)
@@ -131,7 +129,7 @@ def resample(key: jax.Array, there: jax.Array) -> jax.Array:
     return counts.at[drawn].add(jnp.arange(len(there)) < total)
 
 
-def poisson(key: Any, index: jax.Array) -> jax.Array:
+def poisson(key: PyTree, index: jax.Array) -> jax.Array:
     """Poisson(1) numbers that belong to an example: the same wherever it is met.
 
     Example:
@@ -150,7 +148,7 @@ def poisson(key: Any, index: jax.Array) -> jax.Array:
     return jnp.sum(below, -1)
 
 
-def normals(key: Any, batch: Batch) -> jax.Array:
+def normals(key: PyTree, batch: Batch) -> jax.Array:
     """N(0, 1) numbers in the shape of the targets that belong to an example."""
 
     def normal(i: jax.Array) -> jax.Array:

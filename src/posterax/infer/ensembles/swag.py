@@ -18,16 +18,18 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
+from jaxtyping import PyTree
 
-from ..._util.checks import above_zero, fraction, whole_number
+from ..._util.checks import fraction
 from ..._util.memory import refuse_beyond_memory
 from ..._util.tree import tree_bytes
 from ...data import Batch, Data
 from ...model import Model, Parameters
 from ...posteriors import LowRankGaussian, Posterior
-from ..base import Count, Draw, History, Info, Method, Needs, Phase, Plan, Start, with_arrays
-from ..objective import check_optimizer, mean_nll
+from ..base import Draw, History, Info, Method, Needs, Phase, Plan, Start, with_arrays
+from ..objective import mean_nll, need_prior
 from ..points.point import MaximumAPosteriori, MaximumLikelihood, PointPhase, PointState
+from ..settings import Count, FractionOrZero, Optimizer, Positive, Several
 
 ITERATES = 100  # at least so many go into the moments, where a phase has as many steps
 PROBES = 20  # minibatches for the curvature
@@ -36,10 +38,10 @@ HIGHEST = 0.1  # a mode that interpolates the data is flat, and its surroundings
 
 
 class SharpnessState(NamedTuple):
-    """The mode, a direction of length 1, and the largest curvature found so far."""
+    """The mode, a direction of length 1, and the largest curvature so far."""
 
     params: Parameters
-    state: Any
+    state: PyTree
     direction: Parameters
     curvature: jax.Array
 
@@ -55,16 +57,19 @@ class SharpnessPhase(PointPhase):
     finishes: ClassVar[Any] = "at the end"
     lengthens: ClassVar[bool] = False
 
-    def init(self, start: Start, data: Data | None, key: jax.Array) -> Any:
-        _refuse_no_mode(start.posterior)
+    def init(self, start: Start, data: Data | None, key: jax.Array) -> PyTree:
+        # the means of an ensemble or of chains are no network: there is nothing to walk about
+        if start.posterior is not None and not start.posterior.centred:
+            raise ValueError(
+                f"init: the means of {type(start.posterior).__name__} are no network that fits; "
+                "pass init=posterior.network(key=0), one draw's, or collect less than 1"
+            )
         flat, unravel = ravel_pytree(start.parameters)
         direction = jax.random.normal(key, flat.shape, flat.dtype)
         direction = unravel(direction / jnp.linalg.norm(direction))
-        return SharpnessState(
-            start.parameters, start.state, direction, jnp.zeros((), flat.dtype)
-        )  # fmt: skip
+        return SharpnessState(start.parameters, start.state, direction, jnp.zeros((), flat.dtype))
 
-    def step(self, state: Any, batch: Batch, key: jax.Array) -> tuple[Any, Info]:
+    def step(self, state: PyTree, batch: Batch, key: jax.Array) -> tuple[PyTree, Info]:
         def slope(params: Parameters) -> tuple[jax.Array, jax.Array]:
             grads, (nll, *_) = jax.grad(self.objective, has_aux=True)(
                 params, state.state, batch, key
@@ -79,18 +84,8 @@ class SharpnessPhase(PointPhase):
         terms = {"nll": mean_nll(nll, batch), "curvature": size}
         return state._replace(direction=direction, curvature=largest), Info(terms)
 
-    def hand_over(self, state: Any) -> Start:
+    def hand_over(self, state: PyTree) -> Start:
         return super().hand_over(state)._replace(tuned=state.curvature)
-
-
-def _refuse_no_mode(posterior: Posterior | None) -> None:
-    """The means of an ensemble or of chains are no network: there is nothing to walk about."""
-    if posterior is not None and not posterior.centred:
-        raise ValueError(
-            f"init: the means of {type(posterior).__name__} are no network that fits, and "
-            "collect=1 trains none; pass init=posterior.network(key=0), one draw's, or collect "
-            "less than 1"
-        )
 
 
 class WalkState(NamedTuple):
@@ -102,15 +97,15 @@ class WalkState(NamedTuple):
     last: jax.Array  # (K, weights), the newest in row (number − 1) mod K
     number: jax.Array  # of iterates so far
     step: jax.Array
-    state: Any  # the network's, at the mean
+    state: PyTree  # the network's, at the mean
     curvature: jax.Array  # the largest at the mode, 0 where the rate is given
 
 
 class WalkPhase(PointPhase):
     """SGD with a constant rate (``None``: by the curvature), whose iterates are collected."""
 
-    every: Any
-    rate: Any = None
+    every: jax.Array
+    rate: jax.Array | None = None
 
     title: ClassVar[str] = "collecting"
     finishes: ClassVar[Any] = "to look"  # at a mode already: it is there to spread
@@ -118,13 +113,13 @@ class WalkPhase(PointPhase):
     def _optimizer(self) -> optax.GradientTransformation:
         if self.method.optimizer is not None:
             return self.method.optimizer
-        rate = 0.0 if self.rate is None else self.rate  # ``step`` puts it in
-        return optax.sgd(rate, self.method.momentum)
+        # ``step`` puts the rate in
+        return optax.sgd(0.0 if self.rate is None else self.rate, self.method.momentum)
 
     def _flat(self, params: Parameters) -> jax.Array:
         return ravel_pytree(self.model.bayesian(params))[0]
 
-    def init(self, start: Start, data: Data | None, key: jax.Array) -> Any:
+    def init(self, start: Start, data: Data | None, key: jax.Array) -> PyTree:
         params, zero = start.parameters, jnp.zeros((), jnp.int32)
         flat = self._flat(params)
         return WalkState(
@@ -137,7 +132,7 @@ class WalkPhase(PointPhase):
             start.tuned,
         )  # fmt: skip
 
-    def step(self, state: Any, batch: Batch, key: jax.Array) -> tuple[Any, Info]:
+    def step(self, state: PyTree, batch: Batch, key: jax.Array) -> tuple[PyTree, Info]:
         walk_key, mean_key = jax.random.split(key)
         method = self.method
         rate = method.learning_rate
@@ -184,7 +179,7 @@ class WalkPhase(PointPhase):
             "tenth, or train longer before it"
         )
 
-    def finish(self, state: Any, draws: Draw | None) -> Posterior:
+    def finish(self, state: PyTree, draws: Draw | None) -> Posterior:
         number, scale = jnp.maximum(state.number, 1), self.method.scale
         columns = jnp.maximum(jnp.minimum(state.number, self.method.rank) - 1, 1)
         sigma = jax.tree.map(lambda s: jnp.sqrt(0.5 * scale * s / number), state.squares)
@@ -226,10 +221,8 @@ class SWAG(Method):
         >>> import numpy as np
         >>> import posterax as px
         >>> x = np.linspace(-1, 1, 64)[:, None].astype("float32")
-        >>> model = px.Model(
-        ...     px.networks.MLP(1, 1, (8,), key=0),
-        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.3),
-        ... )
+        >>> network = px.networks.MLP(1, 1, (8,), key=0)
+        >>> model = px.Model(network, px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.3))
         >>> method = px.SWAG(rank=5, training=px.MaximumAPosteriori(1e-2))
         >>> posterior = px.fit(model, (x, x), method, epochs=20, batch_size=16, key=0)
         >>> posterior.factor.shape
@@ -246,18 +239,16 @@ class SWAG(Method):
         approximate Bayesian inference*, JMLR 2017.
     """
 
-    rank: int = 20
+    rank: Several = 20
     collect: float = 0.25
-    learning_rate: float | None = None
-    momentum: float = 0.9
-    optimizer: Any = None
+    learning_rate: Positive | None = None
+    momentum: FractionOrZero = 0.9
+    optimizer: Optimizer = None
     every: Count | None = None
-    scale: float = 1.0
+    scale: Positive = 1.0
     training: MaximumLikelihood = MaximumAPosteriori()
 
-    @property
-    def needs(self) -> Needs:
-        return Needs(batches=2)
+    needs = Needs(batches=2)
 
     @property
     def with_prior(self) -> bool:
@@ -265,15 +256,8 @@ class SWAG(Method):
         return self.training.with_prior
 
     def __check_init__(self) -> None:
-        whole_number("rank", self.rank, least=2)
         if self.collect != 1:
             fraction("collect", self.collect)
-        rate = 1.0 if self.learning_rate is None else self.learning_rate
-        check_optimizer(self.optimizer, rate, "constant")
-        fraction("momentum", self.momentum, zero=True)
-        if self.every is not None:
-            whole_number("every", self.every)
-        above_zero("scale", self.scale)
         if not isinstance(self.training, MaximumLikelihood):
             raise TypeError(
                 "training must be px.MaximumAPosteriori(…) or px.MaximumLikelihood(…), got "
@@ -297,16 +281,11 @@ class SWAG(Method):
 
     def _check(self, model: Model, plan: Plan, iterates: int) -> None:
         """Refuse what would leave a Gaussian without spread, or more deviations than memory."""
-        if not model.bayesian_size:
-            raise ValueError(
-                "model: no parameter has a prior, so there is no posterior; give the model a "
-                "prior, or use px.MaximumLikelihood"
-            )
+        need_prior(model, "SWAG")
         if int(plan.batches) == 1 and self.optimizer is None:
             raise ValueError(
-                "batch_size: SWAG's posterior is the spread of SGD between minibatches, and with "
-                "all examples in each there is none; pass a batch_size of a tenth of the data, or "
-                "less"
+                "batch_size: SWAG's posterior is the spread of SGD between minibatches; pass a "
+                "batch_size of a tenth of the data, or less"
             )
         if iterates < 2 and not int(plan.before):
             raise ValueError(

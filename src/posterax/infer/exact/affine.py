@@ -7,16 +7,15 @@ prior: where that is narrow and far away, every network is straight. What bends 
 rounding cannot be told.
 """
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from ..._util.tree import named_leaves
 from ...model import Model, Parameters
-from ...priors import is_prior
+from ...priors import Gaussian, is_prior
 
 PAIRS = 16  # a unit that is cut off at zero is straight between two weights of one sign
 ROUNDINGS = 256  # of the outputs, that a sum over many weights may be off by
@@ -27,7 +26,7 @@ def probes(model: Model, count: int = PAIRS) -> tuple[Parameters, Parameters]:
     """Weights a and b, as large as those of Gaussian priors, ``count`` of each, on a first axis."""
     rng = np.random.default_rng(0)  # not of the fit's key: a check has no part in what is random
 
-    def draw(prior: Any, w: jax.Array) -> np.ndarray:
+    def draw(prior: Gaussian, w: jax.Array) -> np.ndarray:
         size = np.hypot(np.asarray(prior.loc), np.asarray(prior.scale))
         return (size * rng.normal(size=(count, *w.shape))).astype(w.dtype)
 
@@ -35,7 +34,7 @@ def probes(model: Model, count: int = PAIRS) -> tuple[Parameters, Parameters]:
     return a, b
 
 
-def bend(model: Model, state: Any, x: Any, a: Parameters, b: Parameters) -> jax.Array:
+def bend(model: Model, state: PyTree, x: PyTree, a: Parameters, b: Parameters) -> jax.Array:
     """The largest |f(a) + f(b) − 2 f(½ (a + b))| over the largest |f|.
 
     Args:
@@ -74,7 +73,7 @@ def tolerance(model: Model) -> float:
     return min(STRAIGHT, ROUNDINGS * float(jnp.finfo(dtype).eps))
 
 
-def refuse_bent(model: Model, inputs: Any, instead: str) -> None:
+def refuse_bent(model: Model, inputs: PyTree, instead: str) -> None:
     """Refuse a network that is not affine, at inputs made up in the shape of the real ones.
 
     Args:
@@ -113,6 +112,6 @@ def refuse_bent(model: Model, inputs: Any, instead: str) -> None:
 
 
 @eqx.filter_jit
-def _bend(model: Model, x: Any, a: Parameters, b: Parameters) -> jax.Array:
+def _bend(model: Model, x: PyTree, a: Parameters, b: Parameters) -> jax.Array:
     with jax.default_matmul_precision("highest"):
         return bend(model, model.network.state, x, a, b)

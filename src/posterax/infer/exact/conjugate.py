@@ -16,10 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 from jax.flatten_util import ravel_pytree
+from jaxtyping import PyTree
 
 from ... import likelihoods
 from ..._util.tree import named_leaves
 from ...data import Batch, Data
+from ...likelihoods import Likelihood
 from ...model import Model, Parameters
 from ...posteriors import Evidence, FullGaussian, Posterior
 from ...posteriors.correlated import refuse_large_covariance
@@ -39,7 +41,7 @@ class Sums(NamedTuple):
     products: dict[str, jax.Array]
     bend: jax.Array
     step: jax.Array
-    state: Any
+    state: PyTree
 
 
 class Regression(Phase):
@@ -50,7 +52,7 @@ class Regression(Phase):
     which the network is tried.
     """
 
-    noise: tuple[Any, Any]
+    noise: tuple[PyTree, PyTree]
     probes: tuple[Parameters, Parameters]
 
     title: ClassVar[str] = "summing"
@@ -72,7 +74,7 @@ class Regression(Phase):
         # rows that fill up the last part count nothing
         weight = jnp.where(index < rows, batch.weight[index % rows], 0)
 
-        def part(products: Any, given: Any) -> tuple[Any, None]:
+        def part(products: PyTree, given: PyTree) -> tuple[PyTree, None]:
             index, weight = given
             x, y = jax.tree.map(lambda a: a[index % rows], (batch.x, batch.y))
             return add_products(products, "matrix", self._rows(state.state, x, y, weight)), None
@@ -85,20 +87,20 @@ class Regression(Phase):
         # whatever is not finite in a sum shows in its trace
         return new, Info({"trace": jnp.trace(products["matrix"])})
 
-    def _rows(self, state: Any, x: Any, y: jax.Array, weight: jax.Array) -> jax.Array:
+    def _rows(self, state: PyTree, x: PyTree, y: jax.Array, weight: jax.Array) -> jax.Array:
         """√weight R^-½ [J  r], a row for each output of each example, and last √weight alone."""
         model = self.model
         # where an affine function loses least to rounding
         origin = jax.tree.map(jnp.zeros_like, model.parameters.network)
 
-        def outputs(weights: Any, x: Any) -> jax.Array:
+        def outputs(weights: PyTree, x: PyTree) -> jax.Array:
             x = jax.tree.map(lambda a: a[None], x)
             return model.apply(Parameters(weights, {}), state, x, None, False)[0].reshape(-1)
 
         count = math.prod(y.shape[1:])
         derivative = jax.jacrev if count <= model.bayesian_size else jax.jacfwd
 
-        def one(x: Any) -> tuple[jax.Array, jax.Array]:
+        def one(x: PyTree) -> tuple[jax.Array, jax.Array]:
             slopes = jax.tree.leaves(derivative(outputs)(origin, x))
             columns = [a.reshape(count, -1) for a in slopes]
             return outputs(origin, x), jnp.concatenate(columns, axis=1)
@@ -107,7 +109,8 @@ class Regression(Phase):
         with jax.enable_x64(True):
             f, jacobian, y, weight = (a.astype(float) for a in (f, jacobian, y, weight))
             both = jnp.concatenate([jacobian, (y.reshape(f.shape) - f)[..., None]], axis=2)
-            both = _whitened(_wide(*self.noise), both)
+            high, low = (part.astype(float) for part in self.noise)
+            both = _whitened(high + low, both)
             # so that the last entry of the sum of products is the weight of all examples
             ones = jnp.full((*f.shape, 1), 1 / math.sqrt(count))
             rows = jnp.sqrt(weight)[:, None, None] * jnp.concatenate([both, ones], axis=2)
@@ -123,8 +126,8 @@ class Regression(Phase):
         model, d = self.model, self.model.bayesian_size
         if float(state.bend) > tolerance(model):
             raise ValueError(
-                "network: at these inputs it is not affine in its weights, so that the posterior "
-                f"has no closed form; use {INSTEAD}"
+                "network: at these inputs it is not affine in its weights, so the posterior has no "
+                f"closed form; use {INSTEAD}"
             )
         total = sum(np.asarray(part, np.float64) for part in state.products.values())
         assert isinstance(total, np.ndarray)
@@ -139,9 +142,8 @@ class Regression(Phase):
             upper = scipy.linalg.cholesky(gram[::-1, ::-1], lower=True)[::-1, ::-1]
         except np.linalg.LinAlgError:
             raise FloatingPointError(
-                "noise: so small against what the prior allows that float64 cannot tell the "
-                "posterior's precision from a singular one; give a larger noise, or a narrower "
-                "prior"
+                "noise: so small against what the prior allows that the posterior's precision is "
+                "singular in float64; give a larger noise, or a narrower prior"
             ) from None
         root = scipy.linalg.solve_triangular(upper, np.eye(d)).T
         explained = root.T @ towards
@@ -202,10 +204,7 @@ class Conjugate(Method):
         *Bayesian interpolation*, Neural Computation 1992.
     """
 
-    @property
-    def needs(self) -> Needs:
-        no_start = "has its answer in closed form, from no start; leave init out"
-        return Needs("nothing", no_start=no_start)
+    needs = Needs("nothing", no_start="has its answer in closed form; leave init out")
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
         _check_likelihood(model.likelihood)
@@ -214,7 +213,11 @@ class Conjugate(Method):
             model, "px.Conjugate", "px.Laplace(structure='kronecker') needs less", MATRICES
         )
         refuse_bent(model, plan.inputs, INSTEAD)
-        noise = _noise(model.likelihood, plan.targets.inner)
+        likelihood: PyTree = model.likelihood
+        if isinstance(likelihood, likelihoods.MultivariateGaussian):
+            noise = np.asarray(likelihood.cholesky)
+        else:
+            noise = np.broadcast_to(likelihood.noise, plan.targets.inner).reshape(-1)
         high = noise.astype(np.float32)
         both = high, (noise - high).astype(np.float32)
         return [Regression(model, plan, both, probes(model, 1))]
@@ -233,17 +236,6 @@ def _prior(model: Model) -> tuple[np.ndarray, np.ndarray]:
     return flat("loc"), flat("scale")
 
 
-def _noise(likelihood: Any, inner: tuple[int, ...]) -> np.ndarray:
-    """R^½: the deviation of each output, or a lower triangle."""
-    if isinstance(likelihood, likelihoods.MultivariateGaussian):
-        return np.asarray(likelihood.cholesky)
-    return np.broadcast_to(likelihood.noise, inner).reshape(-1)
-
-
-def _wide(high: jax.Array, low: jax.Array) -> jax.Array:
-    return high.astype(float) + low.astype(float)
-
-
 def _whitened(noise: jax.Array, rows: jax.Array) -> jax.Array:
     """R^-½ times the rows (examples, outputs, columns)."""
     if noise.ndim == 1:
@@ -251,19 +243,19 @@ def _whitened(noise: jax.Array, rows: jax.Array) -> jax.Array:
     return jax.vmap(lambda a: jax.scipy.linalg.solve_triangular(noise, a, lower=True))(rows)
 
 
-def _check_likelihood(likelihood: Any) -> None:
+def _check_likelihood(likelihood: Likelihood) -> None:
     name = type(likelihood).__name__
     if type(likelihood) not in (likelihoods.Gaussian, likelihoods.MultivariateGaussian):
         raise ValueError(
-            f"likelihood: {name} is not conjugate to a Gaussian prior; px.Conjugate needs "
-            f"px.likelihoods.Gaussian or MultivariateGaussian, and for others there are {INSTEAD}"
+            f"likelihood: {name} is not conjugate to a Gaussian prior; give "
+            f"px.likelihoods.Gaussian or MultivariateGaussian, or use {INSTEAD}"
         )
     word = "noise" if isinstance(likelihood, likelihoods.Gaussian) else "covariance"
     value = getattr(likelihood, word)
     if isinstance(value, str):
         raise ValueError(
-            f"likelihood: {word}={value!r} is not known, so that the posterior has no closed form: "
-            f"give px.likelihoods.{name} numbers (the evidence compares several), or use {INSTEAD}"
+            f"likelihood: {word}={value!r} is not known, so the posterior has no closed form: "
+            f"give px.likelihoods.{name} numbers, or use {INSTEAD}"
         )
 
 
@@ -276,6 +268,6 @@ def _check_priors(model: Model) -> None:
             )
         if type(prior) is not Gaussian:
             raise ValueError(
-                f"prior: {type(prior).__name__}, that of {name}, is not conjugate; px.Conjugate "
-                f"needs px.priors.Gaussian for all weights, and for others there are {INSTEAD}"
+                f"prior: {type(prior).__name__}, that of {name}, is not conjugate; give "
+                f"px.priors.Gaussian for all weights, or use {INSTEAD}"
             )

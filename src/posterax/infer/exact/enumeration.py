@@ -10,23 +10,25 @@ exist. It is the oracle that they are checked against.
 import math
 import warnings
 from collections import Counter
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
-from ..._util.checks import whole_number
 from ..._util.tree import dtype_of, named_leaves
 from ...data import Batch, Data
 from ...model import Model
-from ...networks.footprint import footprint
+from ...networks.base import footprint
 from ...posteriors import Enumerated, Evidence, Posterior
 from ...posteriors.enumerated import decode
 from ...priors import is_grid, is_prior
 from ..base import Draw, History, Info, Method, Needs, Phase, Plan, Start
 from ..chains.base import NO_POINTS
+from ..objective import log_likelihood
+from ..settings import Whole
 
 MOST_STATES = 2**22
 MOST_AT_ONCE = 2**12  # states in a step
@@ -40,7 +42,7 @@ class Visited(NamedTuple):
     log_joint: jax.Array
     step: jax.Array
     log_sum: jax.Array
-    state: Any
+    state: PyTree
 
 
 class Summation(Phase):
@@ -65,19 +67,15 @@ class Summation(Phase):
 
         def one(number: jax.Array) -> jax.Array:
             params = decode(self.model, number)
-            likelihood = self.model.log_likelihood(
-                params, batch.x, batch.y, batch.weight, state=state.state
-            )
+            likelihood = log_likelihood(self.model, params, batch, state.state)
             log_joint = self.model.log_prior(params) + likelihood
             # a state that overflows the network explains nothing
             sound = (number < self.states) & ~jnp.isnan(log_joint)
             return jnp.where(sound, log_joint, -jnp.inf).astype(state.log_joint.dtype)
 
         most = self._side_by_side(batch)
-        if most < self.chunk:
-            values = jax.lax.map(one, numbers, batch_size=most)
-        else:
-            values = jax.vmap(one)(numbers)
+        few = most < self.chunk
+        values = jax.lax.map(one, numbers, batch_size=most) if few else jax.vmap(one)(numbers)
         log_joint = jax.lax.dynamic_update_slice(state.log_joint, values, (first,))
         log_sum = jnp.logaddexp(state.log_sum, jax.nn.logsumexp(values))
         shown = jnp.maximum(log_sum, jnp.finfo(log_sum.dtype).min)
@@ -99,8 +97,8 @@ class Summation(Phase):
         best = log_joint.max()
         if not np.isfinite(best):
             raise FloatingPointError(
-                "no state explains the data: the likelihood is 0 or not finite at every one; "
-                "check the scale of the data, or give the grid other values"
+                "no state explains the data: the likelihood is 0 or not finite at every one; give "
+                "the grid other values"
             )
         log_sum = float(best + np.log(np.sum(np.exp(log_joint - best))))
         visited = int(state.step) * self.chunk
@@ -133,10 +131,8 @@ class Enumeration(Method):
         >>> import numpy as np
         >>> import posterax as px
         >>> x = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], "float32")
-        >>> model = px.Model(
-        ...     px.networks.MLP(2, 1, (2,), key=0),
-        ...     px.priors.Grid([-1.0, 1.0]), px.likelihoods.Gaussian(0.5),
-        ... )
+        >>> network = px.networks.MLP(2, 1, (2,), key=0)
+        >>> model = px.Model(network, px.priors.Grid([-1.0, 1.0]), px.likelihoods.Gaussian(0.5))
         >>> posterior = px.fit(model, (x, x.sum(1)), px.Enumeration())
         >>> len(posterior.log_probs)  # 2 × 2 + 2 + 2 + 1 weights
         512
@@ -148,18 +144,12 @@ class Enumeration(Method):
         2003, chapter 21, on exact inference by complete enumeration.
     """
 
-    chunk: int | None = None
+    chunk: Whole | None = None
 
-    @property
-    def needs(self) -> Needs:
-        no_start = "visits every state, wherever it starts; leave init out"
-        return Needs(
-            "nothing", all_data=True, discrete=True, no_start=no_start, no_points=NO_POINTS
-        )
-
-    def __check_init__(self) -> None:
-        if self.chunk is not None:
-            whole_number("chunk", self.chunk)
+    needs = Needs(
+        "nothing", all_data=True, discrete=True, no_points=NO_POINTS,
+        no_start="visits every state, wherever it starts; leave init out",
+    )  # fmt: skip
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
         states = _count(model)
@@ -187,7 +177,6 @@ def _count(model: Model) -> int:
         size = f"{10 ** (exponent % 1):.2f}e{int(exponent)}"
         raise ValueError(
             f"model: {powers} ≈ {size} states are too many to visit (Enumeration goes to 2^22 = "
-            f"{MOST_STATES:,}): use px.Metropolis or px.ImportanceSampling, or freeze some weights "
-            "(where=, rest='frozen')"
+            f"{MOST_STATES:,}): use px.Metropolis, or freeze some weights (where=, rest='frozen')"
         )
     return math.prod(k**n for k, n in sizes.items())

@@ -11,18 +11,22 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
+from jax.flatten_util import ravel_pytree
+from jaxtyping import PyTree
 
-from ..._util.checks import whole_number
 from ..._util.fingerprint import settings_fingerprint
-from ..._util.tree import is_key
+from ..._util.tree import is_key, named_leaves, same_structure, shapes_of, tree_size
 from ...data import Batch, Data
-from ...model import Model
-from ...posteriors import Posterior, WeightedDraws
-from ...posteriors.weighted import effective, evidence_of, normalised, pareto_smooth
-from ...priors import is_prior
+from ...model import Model, Parameters
+from ...posteriors import Posterior, PriorPosterior, WeightedDraws
+from ...posteriors.draws import effective, evidence_of, normalised, pareto_smooth
+from ...predictive import Particles, Targets
+from ...priors import PerWeight, Prior, Trained, as_prior, is_flat, is_prior
 from ..base import Draw, Info, Method, Needs, Phase, Plan, Start, with_arrays
 from ..chains.base import NO_POINTS
-from .proposals import as_proposal, check_proposal
+from ..objective import log_likelihood
+from ..settings import Flag, Whole
 
 RELIABLE = 0.7  # k-hat above which no practical number of candidates is enough
 FEW = 10.0  # effective candidates that are too few where there is no k-hat
@@ -34,32 +38,30 @@ class CandidatePhase(Phase):
     chains: int = eqx.field(static=True)
     smooth: bool = eqx.field(static=True)
     proposal: Posterior
-    log_normaliser: Any
+    log_normaliser: PyTree
 
     title: ClassVar[str] = "weighing candidates"
     finishes: ClassVar[Any] = "at the end"
 
-    def retained(self, steps: Any, thin: int) -> Any:
+    def retained(self, steps: PyTree, thin: int) -> PyTree:
         return steps // thin
 
-    def init(self, start: Start, data: Data | None, key: jax.Array) -> Any:
+    def init(self, start: Start, data: Data | None, key: jax.Array) -> PyTree:
         # the network's state (the one that goes with the proposal) and the largest weight so far
         network_state = jax.tree.map(
             lambda a, like: jnp.asarray(a, like.dtype), self.proposal.state, start.state
         )
         return network_state, jnp.asarray(-jnp.inf)
 
-    def step(self, state: Any, batch: Batch, key: jax.Array) -> tuple[Any, Info]:
+    def step(self, state: PyTree, batch: Batch, key: jax.Array) -> tuple[PyTree, Info]:
         network_state, best = state
 
-        def one(identity: Any, share: jax.Array) -> Any:
+        def one(identity: PyTree, share: jax.Array) -> PyTree:
             params = self.proposal.parameters(identity)
             params = jax.tree.map(
                 lambda a, like: a.astype(like.dtype), params, self.model.parameters
             )
-            likelihood = self.model.log_likelihood(
-                params, batch.x, batch.y, batch.weight, state=network_state
-            )
+            likelihood = log_likelihood(self.model, params, batch, network_state)
             # first the two that are the same where candidates come from the prior
             ratio = self.model.log_prior(params) - self.proposal.log_prob(params)
             log_weight = likelihood + ratio + jnp.log(self.chains * share)
@@ -74,7 +76,7 @@ class CandidatePhase(Phase):
         info = Info({"best_log_weight": shown}, Draw(params, {"log_weight": log_weight}))
         return (network_state, best), info
 
-    def finish(self, state: Any, draws: Draw | None) -> Posterior:
+    def finish(self, state: PyTree, draws: Draw | None) -> Posterior:
         assert draws is not None
         raw = np.asarray(draws.stats["log_weight"], np.float64)
         if not np.any(np.isfinite(raw)):
@@ -105,15 +107,126 @@ def _unreliable(khat: float, count: float, candidates: int, grid: bool) -> str:
     shape = "there is no k-hat" if np.isnan(khat) else f"k-hat is {khat:.2f}, above {RELIABLE}"
     chain = "px.Metropolis" if grid else "px.NUTS or px.SMC"
     return (
-        f"{shape}, and {count:.1f} of {candidates:,} candidates count: a few carry every "
-        "estimate, and its standard error cannot be trusted. Draw them from something closer to "
-        "the posterior and not narrower (proposal=a posterior of px.BayesByBackprop, or "
-        f"posterior.as_prior() of chains), take more steps, or use {chain}"
+        f"{shape}, and {count:.1f} of {candidates:,} candidates count: a few carry every estimate. "
+        "Draw them from something closer to the posterior and not narrower (proposal=a posterior "
+        f"of px.BayesByBackprop, say), take more steps, or use {chain}"
     )
 
 
-def _bare(proposal: Any) -> Any:
-    return proposal.bare() if isinstance(proposal, Posterior) else proposal
+# -- proposals: anything with draws and a density
+
+
+class FromVector(Posterior):
+    """A distribution over all parameters as one vector, in the order of ``model.summary()``."""
+
+    distribution: dist.Distribution
+
+    def particles(self, key: jax.Array, samples: int | None) -> Particles:
+        n = 100 if samples is None else samples
+        return Particles(jax.random.split(key, n), jnp.full((n,), 1 / n))
+
+    def parameters(self, identity: jax.Array) -> Parameters:
+        flat, unravel = ravel_pytree(self.model.parameters)
+        return unravel(self.distribution.sample(identity).astype(flat.dtype))
+
+    def log_prob(self, parameters: Parameters) -> jax.Array:
+        return self.distribution.log_prob(ravel_pytree(parameters)[0])
+
+
+def check_proposal(proposal: Any) -> None:
+    """Refuse, before there is a model, what can be no proposal."""
+    if isinstance(proposal, Posterior):
+        if type(proposal).log_prob is Posterior.log_prob:
+            raise ValueError(f"proposal: {proposal.no_density()}")
+    elif isinstance(proposal, Trained):
+        raise ValueError("proposal: px.priors.Trained is for models; use px.priors.Gaussian")
+    elif not (isinstance(proposal, Prior | dist.Distribution) or proposal == "prior"):
+        raise TypeError(
+            "proposal must be 'prior', a posterior with a density, one of px.priors, or a numpyro "
+            f"distribution of all weights as one vector, got {proposal!r}"
+        )
+
+
+def as_proposal(proposal: Any, model: Model, targets: Targets) -> Posterior:
+    """The proposal as a posterior of this model, checked to be a density of its parameters."""
+    if isinstance(proposal, str):
+        return PriorPosterior(model, model.network.state, targets)
+    if isinstance(proposal, Posterior):
+        _check_tree(proposal, model)
+        density = proposal
+    elif isinstance(proposal, dist.Distribution) and _shape(proposal) != ():
+        return _from_vector(proposal, model, targets)
+    else:
+        prior = as_prior(proposal)
+        own = model.priors.likelihood
+        if isinstance(prior, PerWeight) and prior.loc.likelihood is not None:
+            own = prior.resolve_likelihood()
+        priors = model.network.resolve(prior)
+        other = eqx.tree_at(lambda m: m.priors, model, Parameters(priors, own))
+        density = PriorPosterior(other, model.network.state, targets)
+    _check_kinds(density.model, model)
+    return density
+
+
+def _shape(distribution: dist.Distribution) -> tuple[int, ...]:
+    return (*distribution.batch_shape, *distribution.event_shape)
+
+
+def _from_vector(distribution: dist.Distribution, model: Model, targets: Targets) -> Posterior:
+    size = tree_size(model.parameters)
+    if _shape(distribution) != (size,):
+        raise ValueError(
+            f"proposal: {type(distribution).__name__} is over shape {_shape(distribution)}, and "
+            f"the model has {size} parameters: it must be one vector of them, or a single number"
+        )
+    if distribution.batch_shape:
+        distribution = distribution.to_event(1)
+    names = named_leaves(model.priors, is_leaf=is_prior)
+    grids = [name for name, prior in names.items() if prior.discrete]
+    real = (dist.constraints.real, dist.constraints.real_vector)
+    support: Any = distribution.support
+    if not any(support is one or getattr(support, "base_constraint", None) is one for one in real):
+        raise ValueError(
+            f"proposal: {type(distribution).__name__} is not over all real numbers, so that it "
+            "cannot propose every weight"
+        )
+    if grids:
+        raise ValueError(
+            f"proposal: a density never meets the grid of {grids[0]}; use 'prior', a "
+            "px.priors.Grid of the same values with other probs, or a posterior of px.Enumeration"
+        )
+    return FromVector(model, model.network.state, targets, distribution=distribution)
+
+
+def _check_tree(proposal: Posterior, model: Model) -> None:
+    theirs, ours = proposal.model.parameters, model.parameters
+    if not same_structure(theirs, ours) or shapes_of(theirs) != shapes_of(ours):
+        raise ValueError(
+            f"proposal has other parameters than the model: shapes {shapes_of(theirs)} instead of "
+            f"{shapes_of(ours)}"
+        )
+    if shapes_of(proposal.state) != shapes_of(model.network.state):
+        raise ValueError(
+            f"proposal: every component of {type(proposal).__name__} has a network state of its "
+            "own, and a model has one; propose from one component"
+        )
+
+
+def _check_kinds(theirs: Model, ours: Model) -> None:
+    """A density for each density, probabilities for probabilities, and no point."""
+    proposed = named_leaves(theirs.priors, is_leaf=is_prior)
+    for name, prior in named_leaves(ours.priors, is_leaf=is_prior).items():
+        if is_flat(proposed[name]):
+            raise ValueError(f"proposal: {name} has no density there; give it a prior")
+        if proposed[name].discrete != prior.discrete:
+            words = {True: "finitely many values", False: "a density"}
+            raise ValueError(
+                f"proposal: {name} has {words[proposed[name].discrete]} in the proposal and "
+                f"{words[prior.discrete]} in the model; propose from the same kind"
+            )
+
+
+# -- the method
 
 
 class ImportanceSampling(Method):
@@ -161,21 +274,20 @@ class ImportanceSampling(Method):
         Vehtari, Simpson, Gelman, Yao and Gabry, *Pareto smoothed importance sampling*, JMLR 2024.
     """
 
-    chains: int = 64
-    proposal: Any = eqx.field(default="prior", converter=_bare)
-    smooth: bool = True
+    chains: Whole = 64
+    proposal: Any = eqx.field(
+        default="prior", converter=lambda q: q.bare() if isinstance(q, Posterior) else q
+    )
+    smooth: Flag = True
     log_evidence: float | None = None
 
-    @property
-    def needs(self) -> Needs:
-        no_start = "has no start; to draw candidates from a posterior, give it as proposal="
-        return Needs("steps", all_data=True, discrete=True, no_start=no_start, no_points=NO_POINTS)
+    needs = Needs(
+        "steps", all_data=True, discrete=True, no_points=NO_POINTS,
+        no_start="has no start; to draw candidates from a posterior, give it as proposal=",
+    )  # fmt: skip
 
     def __check_init__(self) -> None:
-        whole_number("chains", self.chains)
         check_proposal(self.proposal)
-        if not isinstance(self.smooth, bool):
-            raise TypeError(f"smooth must be True or False, got {self.smooth!r}")
         known = self.log_evidence
         if known is not None and not (isinstance(known, numbers.Real) and np.isfinite(known)):
             raise ValueError(f"log_evidence must be finite, in nats, got {self.log_evidence!r}")

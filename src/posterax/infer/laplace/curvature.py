@@ -17,12 +17,13 @@ noise the largest eigenvalue of H is 10⁷ or 10⁸ times the prior's precision,
 off would count as knowledge of directions that the data say nothing about.
 """
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+from jaxtyping import PyTree
 
 from ..._util.tree import named_leaves, tree_size
 from ...data import Batch
@@ -30,7 +31,7 @@ from ...model import Model, Parameters
 from ...networks.parts import Where, select
 from ...posteriors.laplace import as_weight
 from ...priors import is_flat, is_prior
-from ...program.last_layer import last_layer
+from ...program.reuse import last_layer
 from ...program.sites import Site, find_sites, through_sites
 from .fisher import columns
 
@@ -47,7 +48,7 @@ class Block(NamedTuple):
 
     name: str
     kind: str  # dense, kronecker, diagonal
-    leaves: tuple[int, ...]  # places among all parameters
+    leaves: tuple[int, ...]  # which of all parameters
     sizes: tuple[int, ...]
     site: Site | None = None
 
@@ -67,7 +68,7 @@ class Block(NamedTuple):
         return {"inputs": (i, i), "outputs": (o, o)}
 
 
-def layout(model: Model, example: Any, structure: str, layer: Where | None) -> tuple[Block, ...]:
+def layout(model: Model, example: PyTree, structure: str, layer: Where | None) -> tuple[Block, ...]:
     """The blocks of a structure.
 
     Args:
@@ -96,9 +97,8 @@ def layout(model: Model, example: Any, structure: str, layer: Where | None) -> t
     random = [not is_flat(prior) for prior in jax.tree.leaves(model.priors, is_leaf=is_prior)]
     count, state = len(jax.tree.leaves(weights)), model.network.state
 
-    def network(weights: Any, x: Any, model: Model = model) -> Any:
-        own = Parameters(weights, None)
-        return model.apply(own, state, x, None, training=False)[0]
+    def network(weights: PyTree, x: PyTree, model: Model = model) -> jax.Array:
+        return model.apply(Parameters(weights, None), state, x, None, training=False)[0]
 
     def block(name: str, kind: str, leaves: list[int], site: Site | None = None) -> Block:
         return Block(name, kind, tuple(leaves), tuple(sizes[i] for i in leaves), site)
@@ -129,7 +129,9 @@ def layout(model: Model, example: Any, structure: str, layer: Where | None) -> t
     return (*made, *blocks)
 
 
-def _last(network: Any, weights: Any, x: Any, layer: Where | None, random: list[bool]) -> list[int]:
+def _last(
+    network: Callable, weights: PyTree, x: PyTree, layer: Where | None, random: list[bool]
+) -> list[int]:
     """The weights of the last layer that have a prior."""
     if layer is None:
         chosen = last_layer(network, weights, x)
@@ -139,19 +141,12 @@ def _last(network: Any, weights: Any, x: Any, layer: Where | None, random: list[
         except (TypeError, ValueError) as error:
             raise type(error)(str(error).replace("where", "layer", 1)) from None
         chosen = [i for i, yes in enumerate(jax.tree.leaves(tree)) if yes]
-    found = [i for i in chosen if random[i]]
-    if not found:
-        raise ValueError(
-            "structure='last_layer': "
-            + ("its weights are points without a prior" if chosen else "no product with a weight")
-            + f"; name weights with layer=, among {', '.join(named_leaves(weights))}"
-        )
-    return found
-
-
-def numbers(blocks: tuple[Block, ...], model: Model) -> int:
-    """How many numbers the sums of the blocks hold."""
-    return sum(int(np.prod(shape)) for b in blocks for shape in b.shapes(model).values())
+    uncertain = [i for i in chosen if random[i]]
+    if not uncertain:
+        why = "its weights are points without a prior" if chosen else "no product with a weight"
+        names = ", ".join(named_leaves(weights))
+        raise ValueError(f"structure='last_layer': {why}; name weights with layer=, among {names}")
+    return uncertain
 
 
 def zeros(blocks: tuple[Block, ...], model: Model) -> Sums:
@@ -167,7 +162,7 @@ def zeros(blocks: tuple[Block, ...], model: Model) -> Sums:
     return {block.name: of(block) for block in blocks}
 
 
-def whole(sums: Sums) -> Sums:
+def with_rest(sums: Sums) -> Sums:
     """The sums with what they lack; in float64, where JAX has it."""
     wide = jax.tree.map(lambda a: a.astype(float), sums)
     return {
@@ -185,7 +180,7 @@ def add_batch(
     blocks: tuple[Block, ...],
     model: Model,
     params: Parameters,
-    state: Any,
+    state: PyTree,
     batch: Batch,
     key: jax.Array,
     probes: int,
@@ -195,7 +190,7 @@ def add_batch(
     A few examples at a time, so that their derivatives fit ``NUMBERS``.
     """
 
-    def one(x: Any, weight: jax.Array, key: jax.Array) -> Any:
+    def one(x: PyTree, weight: jax.Array, key: jax.Array) -> PyTree:
         return _derivatives(blocks, model, params, state, x, weight, key, probes)
 
     rows = len(batch.weight)
@@ -206,19 +201,19 @@ def add_batch(
     # rows that fill up the last part count nothing
     weight = jnp.where(index < rows, batch.weight[index % rows], 0)
 
-    def part(sums: Sums, given: Any) -> tuple[Sums, None]:
+    def part(sums: Sums, given: PyTree) -> tuple[Sums, None]:
         index, weight, key = given
         x = jax.tree.map(lambda a: a[index % rows], batch.x)
-        found = jax.vmap(one)(x, weight, jax.random.split(key, size))
-        return {b.name: _added(sums[b.name], b, weight, *found) for b in blocks}, None
+        products = jax.vmap(one)(x, weight, jax.random.split(key, size))
+        return {b.name: _added(sums[b.name], b, weight, *products) for b in blocks}, None
 
     return jax.lax.scan(part, sums, (index, weight, jax.random.split(key, parts)))[0]
 
 
 def in_parts(rows: int, each: int) -> jax.Array:
-    """Places of examples, (parts, size), with so many numbers each that a part fits ``NUMBERS``.
+    """Indices of examples, (parts, size), with so many numbers each that a part fits ``NUMBERS``.
 
-    Places of ``rows`` and beyond fill up the last part.
+    Indices of ``rows`` and beyond fill up the last part.
     """
     parts = min(rows, -(-rows * each // NUMBERS))
     size = -(-rows // parts)
@@ -229,13 +224,13 @@ def _derivatives(
     blocks: tuple[Block, ...],
     model: Model,
     params: Parameters,
-    state: Any,
-    x: Any,
+    state: PyTree,
+    x: PyTree,
     weight: jax.Array,
     key: jax.Array,
     probes: int,
 ) -> tuple[dict[int, jax.Array], dict[int, jax.Array]]:
-    """For one example: inputs of the products, and √weight · gₙₖ, by the weights' places.
+    """For one example: inputs of the products, and √weight · gₙₖ, by the weights' indices.
 
     The derivatives are in the products (K, rows, outputs) of weights that have one, and in the
     weights themselves (K, …) for the others.
@@ -250,10 +245,10 @@ def _derivatives(
     free = [i for i in wanted if i < count and sites[i] is None]
     x = jax.tree.map(lambda a: a[None], x)
 
-    def network(weights: Any, x: Any) -> Any:
+    def network(weights: PyTree, x: PyTree) -> jax.Array:
         return model.apply(Parameters(weights, None), state, x, None, training=False)[0]
 
-    def outputs(values: dict[int, jax.Array], added: list[Any]) -> Any:
+    def outputs(values: dict[int, jax.Array], added: list[PyTree]) -> PyTree:
         changed = [values.get(i, leaf) for i, leaf in enumerate(leaves)]
         return through_sites(network, jax.tree.unflatten(treedef, changed), x, sites, added)
 
@@ -261,9 +256,9 @@ def _derivatives(
         None if site is None else jnp.zeros((site.rows, site.outputs), leaf.dtype)
         for site, leaf in zip(sites, leaves, strict=True)
     ]
-    found, back, inputs = jax.vjp(outputs, {i: leaves[i] for i in free}, nothing, has_aux=True)
+    value, back, inputs = jax.vjp(outputs, {i: leaves[i] for i in free}, nothing, has_aux=True)
     _, side = model.likelihood.split(x)
-    scores, own = columns(model.likelihood, found, params.likelihood, side, key, probes)
+    scores, own = columns(model.likelihood, value, params.likelihood, side, key, probes)
     root = jnp.sqrt(weight)
     in_weights, in_products = jax.vmap(back)(root * scores)
     made = dict(enumerate([*in_products, *(root * s for s in jax.tree.leaves(own))])) | in_weights
@@ -305,12 +300,12 @@ def _added(
 def add_products(sums: dict[str, jax.Array], name: str, rows: jax.Array) -> dict[str, jax.Array]:
     """A sum with Σ r rᵀ over the rows r, in float64."""
     high, low = sums[name], sums[name + REST]
-    kept = jnp.finfo(high.dtype)
+    precision = jnp.finfo(high.dtype)
     with jax.enable_x64(True):
         r, a, b = (value.astype(float) for value in (rows, high, low))
         total = a + b + jnp.matmul(r.T, r, precision="highest")
         # unlike a conversion there and back, no compiler takes this for nothing
-        rounded = jax.lax.reduce_precision(total, kept.nexp, kept.nmant)
+        rounded = jax.lax.reduce_precision(total, precision.nexp, precision.nmant)
         high, low = rounded.astype(high.dtype), (total - rounded).astype(high.dtype)
     return {name: high, name + REST: low}
 
@@ -319,11 +314,11 @@ def trace(sums: Sums, blocks: tuple[Block, ...], mass: jax.Array) -> jax.Array:
     """The trace of H, over examples of this weight in all."""
     total = jnp.zeros_like(mass)
     for block in blocks:
-        found = sums[block.name]
+        part = sums[block.name]
         if block.kind == "kronecker":
             assert block.site is not None
-            both = jnp.trace(found["inputs"]) * jnp.trace(found["outputs"])
+            both = jnp.trace(part["inputs"]) * jnp.trace(part["outputs"])
             total += both / jnp.where(mass > 0, mass * block.site.rows, 1)
         else:
-            total += jnp.trace(found["matrix"]) if "matrix" in found else found["diagonal"].sum()
+            total += jnp.trace(part["matrix"]) if "matrix" in part else part["diagonal"].sum()
     return total

@@ -13,30 +13,28 @@ signs ε in their place give Λ on average. ``From``, and likelihoods of the use
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
+from jaxtyping import PyTree
 
-from ...likelihoods import (
-    Bernoulli,
-    Categorical,
-    Gaussian,
-    Likelihood,
-    MultivariateGaussian,
-    Poisson,
-    StudentT,
-)
+from ... import likelihoods
+from ...likelihoods import Likelihood
 
 MOST_COLUMNS = 128
 
-Spread = Callable[[Any], Any]
+Spread = Callable[[PyTree], PyTree]
 
 
 def columns(
-    likelihood: Likelihood, outputs: jax.Array, own: Any, side: Any, key: jax.Array, probes: int
-) -> tuple[jax.Array, Any]:
+    likelihood: Likelihood,
+    outputs: jax.Array,
+    own: PyTree,
+    side: PyTree,
+    key: jax.Array,
+    probes: int,
+) -> tuple[jax.Array, PyTree]:
     r"""Columns s₁ … s_K of a root of Λ for one example, on a leading axis.
 
     Args:
@@ -62,8 +60,14 @@ def columns(
          [-0.16  0.16]]
     """
     spread = _spread(likelihood, outputs, own, side)
-    if spread is None:
-        return _scores(likelihood, outputs, own, side, key, probes)
+    if spread is None:  # scores of targets drawn from the likelihood itself: Λ on average
+
+        def score(key: jax.Array) -> PyTree:
+            y = likelihood.distribution(outputs, own, side).sample(key)
+            log_prob = lambda f, own: likelihood.log_prob(f, y, own, side)[0] / probes**0.5  # noqa: E731
+            return jax.grad(log_prob, argnums=(0, 1))(outputs, own)
+
+        return jax.vmap(score)(jax.random.split(key, probes))
     white, back = ravel_pytree((outputs, own))
     if white.size <= MOST_COLUMNS:
         noise = jnp.eye(white.size, dtype=outputs.dtype)
@@ -72,37 +76,37 @@ def columns(
     return jax.vmap(lambda e: spread(back(e)))(noise)
 
 
-def _spread(likelihood: Likelihood, outputs: jax.Array, own: Any, side: Any) -> Spread | None:
+def _spread(likelihood: Likelihood, outputs: jax.Array, own: PyTree, side: PyTree) -> Spread | None:
     """The map from white noise in the shape of (outputs, own) to the scores, where it is known."""
     kind = type(likelihood)  # a class of the user's own may have changed anything
-    if kind in (Gaussian, StudentT):
+    if kind in (likelihoods.Gaussian, likelihoods.StudentT):
         return _location_scale(likelihood, outputs, own)
-    if kind is MultivariateGaussian:
+    if kind is likelihoods.MultivariateGaussian:
         return _multivariate(likelihood, outputs, own)
-    if kind is Categorical:
+    if kind is likelihoods.Categorical:
         p = jax.nn.softmax(outputs)
 
-        def classes(white: Any) -> Any:
+        def classes(white: PyTree) -> PyTree:
             u = jnp.sqrt(p) * white[0]
             return u - p * jnp.sum(u, -1, keepdims=True), white[1]
 
         return classes
-    if kind is Bernoulli:
+    if kind is likelihoods.Bernoulli:
         root = jnp.sqrt(jax.nn.sigmoid(outputs) * jax.nn.sigmoid(-outputs))
         return lambda white: (root * white[0], white[1])
-    if kind is Poisson:
+    if kind is likelihoods.Poisson:
         root = jnp.sqrt(likelihood.distribution(outputs, own, side).rate)
         return lambda white: (root * white[0], white[1])
     return None
 
 
-def _location_scale(likelihood: Any, outputs: jax.Array, own: Any) -> Spread:
+def _location_scale(likelihood: PyTree, outputs: jax.Array, own: PyTree) -> Spread:
     """Location: c/σ², logarithm of σ: d, and nothing between them, by symmetry.
 
     Gaussian: c = 1, d = 2. Student t of ν degrees: c = (ν + 1)/(ν + 3), d = 2ν/(ν + 3).
     """
     c, d = 1.0, 2.0
-    if isinstance(likelihood, StudentT):
+    if isinstance(likelihood, likelihoods.StudentT):
         c = (likelihood.df + 1) / (likelihood.df + 3)
         d = 2 * likelihood.df / (likelihood.df + 3)
     sigma = likelihood.location_scale(outputs, own)[1]
@@ -114,10 +118,10 @@ def _location_scale(likelihood: Any, outputs: jax.Array, own: Any) -> Spread:
     return lambda white: (root * white[0], jax.tree.map(lambda e: d**0.5 * e, white[1]))
 
 
-def _multivariate(likelihood: Any, outputs: jax.Array, own: Any) -> Spread:
+def _multivariate(likelihood: PyTree, outputs: jax.Array, own: PyTree) -> Spread:
     r"""Mean: Σ⁻¹; parameters of Σ: ½ tr(Σ⁻¹ ∂ᵢΣ Σ⁻¹ ∂ⱼΣ), and nothing between them."""
 
-    def factor(own: Any) -> jax.Array:
+    def factor(own: PyTree) -> jax.Array:
         d = outputs.shape[-1]
         return likelihood.distribution(outputs, own).scale_tril.reshape(d, d)
 
@@ -134,26 +138,10 @@ def _multivariate(likelihood: Any, outputs: jax.Array, own: Any) -> Spread:
         white = jax.vmap(whiten, in_axes=-1)(moves).reshape(flat.size, -1)
         information = jnp.linalg.cholesky(0.5 * white @ white.T)
 
-    def spread(white: Any) -> Any:
+    def spread(white: PyTree) -> PyTree:
         mean = jax.scipy.linalg.solve_triangular(lower.T, white[0].T, lower=False).T
         if information is None:
             return mean, white[1]
         return mean, back(information @ ravel_pytree(white[1])[0])
 
     return spread
-
-
-def _scores(
-    likelihood: Likelihood, outputs: jax.Array, own: Any, side: Any, key: jax.Array, probes: int
-) -> tuple[jax.Array, Any]:
-    """Scores of targets drawn from the likelihood itself: Λ on average."""
-
-    def one(key: jax.Array) -> Any:
-        y = likelihood.distribution(outputs, own, side).sample(key)
-
-        def log_prob(outputs: jax.Array, own: Any) -> jax.Array:
-            return likelihood.log_prob(outputs, y, own, side)[0] / probes**0.5
-
-        return jax.grad(log_prob, argnums=(0, 1))(outputs, own)
-
-    return jax.vmap(one)(jax.random.split(key, probes))

@@ -6,14 +6,15 @@ Two phases: w* by gradient descent (that of ``px.MaximumAPosteriori``), then one
 that sums the curvature H of the negative log likelihood (see ``curvature``). P is the prior's.
 """
 
-from typing import Any, ClassVar, NamedTuple
+import math
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
-from ..._util.checks import one_of, whole_number
 from ..._util.memory import refuse_beyond_memory
 from ..._util.tree import dtype_of, named_leaves
 from ...data import Batch, Data
@@ -23,12 +24,14 @@ from ...networks.sparse import pruned_weights
 from ...posteriors import Evidence, LaplaceGaussian, Posterior
 from ...priors import Gaussian, is_prior
 from ..base import Draw, History, Info, Method, Needs, Phase, Plan, Start
-from ..objective import check_optimizer, mean_nll
+from ..objective import mean_nll, need_prior
 from ..points.point import MaximumAPosteriori
-from .curvature import Block, Sums, add_batch, layout, numbers, trace, zeros
+from ..settings import Flag, Optimizer, Positive, Schedule, Whole
+from .curvature import Block, Sums, add_batch, layout, trace, zeros
 from .marginal import solve
 
-PRECISIONS = ("fixed", "marginal_likelihood", "per_array")
+Precision = Literal["fixed", "marginal_likelihood", "per_array"]
+PRECISIONS = get_args(Precision)
 FULL = 1000  # structure="auto": up to so many weights the whole matrix costs less than the fit
 
 
@@ -36,7 +39,7 @@ class CurvatureState(NamedTuple):
     """The maximum, the network's state there, and sums over the examples so far."""
 
     params: Parameters
-    state: Any
+    state: PyTree
     sums: Sums
     mass: jax.Array
     log_likelihood: jax.Array
@@ -48,8 +51,9 @@ class CurvaturePhase(Phase):
 
     blocks: tuple[Block, ...] = eqx.field(static=True)
     probes: int = eqx.field(static=True)
-    linearised: Any  # these two as arrays: they matter at the end alone, and compile nothing anew
-    precision: Any  # an index into PRECISIONS
+    # these two as arrays: they matter at the end alone, and compile nothing anew
+    linearised: np.ndarray
+    precision: np.ndarray  # an index into PRECISIONS
 
     title: ClassVar[str] = "curvature"
     finishes: ClassVar[Any] = "at the end"
@@ -62,9 +66,8 @@ class CurvaturePhase(Phase):
         given = start.posterior
         if given is not None and not given.centred:
             raise ValueError(
-                f"init: the mean of a {type(given).__name__} is no network that fits, and "
-                "train=False takes it for the maximum: pass init=px.fit(…, "
-                "px.MaximumAPosteriori()), or init=posterior.network(key=0) for one draw"
+                f"init: the mean of a {type(given).__name__} is no network that fits: pass "
+                "init=px.fit(…, px.MaximumAPosteriori()), or init=posterior.network(key=0)"
             )
         zero = jnp.zeros((), dtype_of(self.model.parameters))
         return CurvatureState(
@@ -72,9 +75,7 @@ class CurvaturePhase(Phase):
             zero, zero, jnp.zeros((), jnp.int32),
         )  # fmt: skip
 
-    def step(
-        self, state: CurvatureState, batch: Batch, key: jax.Array
-    ) -> tuple[CurvatureState, Info]:
+    def step(self, state: CurvatureState, batch: Batch, key: jax.Array) -> tuple[PyTree, Info]:
         params, model = state.params, self.model
         log_p = model.pointwise(params, batch.x, batch.y, state=state.state)
         total = jnp.sum(batch.weight * log_p)
@@ -89,9 +90,7 @@ class CurvaturePhase(Phase):
         terms = {"nll": mean_nll(-total, batch), "trace": trace(sums, self.blocks, mass)}
         return new, Info(terms)
 
-    def explain(
-        self, state: CurvatureState, history: History, term: str | None = None
-    ) -> str | None:
+    def explain(self, state: PyTree, history: History, term: str | None = None) -> str | None:
         if term == "trace":
             return "the curvature at w*: the network's derivatives overflow there; fit in float64"
         return super().explain(state, history, term)
@@ -100,15 +99,15 @@ class CurvaturePhase(Phase):
         params, model = state.params, self.model
         leaves, names = jax.tree.leaves(params), list(named_leaves(params))
         mode = PRECISIONS[int(self.precision)]
-        arrays, factors, value, sound = solve(
-            self.blocks, model, params, state.sums, state.mass, self.plan.total, mode
-        )
+        with jax.enable_x64(True):
+            arrays, factors, value, sound = solve(
+                self.blocks, model, params, state.sums, state.mass, self.plan.total, mode
+            )
         bad = [names[i] for i, good in sound.items() if not bool(good)]
         if bad:
             raise ValueError(
                 f"prior: that of {bad[0]} does not fall off from its centre where the weights are, "
-                "and so has no precision there; px.Laplace needs one, for instance "
-                "px.priors.Gaussian(1.0)"
+                "and so has no precision there; use px.priors.Gaussian(1.0), for instance"
             )
         blocks = {}
         for block in self.blocks:
@@ -180,10 +179,8 @@ class Laplace(Method):
         >>> import numpy as np
         >>> import posterax as px
         >>> x = np.linspace(-1, 1, 20)[:, None].astype("float32")
-        >>> model = px.Model(
-        ...     px.networks.MLP(1, 1, (4,), key=0),
-        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1),
-        ... )
+        >>> network = px.networks.MLP(1, 1, (4,), key=0)
+        >>> model = px.Model(network, px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1))
         >>> posterior = px.fit(model, (x, x[:, 0] ** 2), px.Laplace(learning_rate=0.05), epochs=300)
         >>> inside, outside = posterior.predict(np.array([[0.0], [3.0]])).epistemic
         >>> bool(outside > inside)
@@ -200,27 +197,19 @@ class Laplace(Method):
         Kronecker factors get dense blocks; the prior's precision is scaled after training only.
     """
 
-    structure: str = "auto"
-    predictive: str = "linearised"
-    prior_precision: str = "fixed"
+    structure: Literal["auto", "full", "kronecker", "diagonal", "last_layer"] = "auto"
+    predictive: Literal["linearised", "sampled"] = "linearised"
+    prior_precision: Precision = "fixed"
     layer: Where | None = None
-    train: bool = True
-    probes: int = 16
-    learning_rate: float = 1e-3
-    schedule: str = "cosine"
-    optimizer: Any = None
+    train: Flag = True
+    probes: Whole = 16
+    learning_rate: Positive = 1e-3
+    schedule: Schedule = "cosine"
+    optimizer: Optimizer = None
 
     def __check_init__(self) -> None:
-        structures = ("auto", "full", "kronecker", "diagonal", "last_layer")
-        one_of("structure", self.structure, structures)
-        one_of("predictive", self.predictive, ("linearised", "sampled"))
-        one_of("prior_precision", self.prior_precision, PRECISIONS)
         if self.layer is not None and self.structure != "last_layer":
             raise ValueError("layer is for structure='last_layer'; leave it out, or choose that")
-        if not isinstance(self.train, bool):
-            raise ValueError(f"train must be True or False, got {self.train!r}")
-        whole_number("probes", self.probes)
-        check_optimizer(self.optimizer, self.learning_rate, self.schedule)
 
     @property
     def needs(self) -> Needs:
@@ -228,12 +217,8 @@ class Laplace(Method):
         return Needs("epochs" if self.train else "nothing")
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
-        if not model.bayesian_size:
-            raise ValueError(
-                "model: no parameter has a prior, so there is no posterior; give the model a "
-                "prior, or use px.MaximumLikelihood"
-            )
-        structure = self.structure
+        need_prior(model, "Laplace")
+        structure: str = self.structure
         pruned = pruned_weights(model.network)
         if structure == "auto":
             beyond = "diagonal" if pruned else "kronecker"
@@ -249,7 +234,8 @@ class Laplace(Method):
         blocks = layout(model, example, structure, self.layer)
         self._check_priors(model, blocks)
         width = np.dtype(dtype_of(model.parameters)).itemsize
-        count = numbers(blocks, model)
+        shapes = [shape for block in blocks for shape in block.shapes(model).values()]
+        count = sum(map(math.prod, shapes))
         instead = {
             "full": "structure='kronecker', 'diagonal' or 'last_layer'",
             "last_layer": "structure='kronecker' or 'diagonal'",

@@ -16,17 +16,18 @@ has its maximum in τ, w* and H held fixed, where τ (w* − m)ᵀ P (w* − m) 
 number of weights that the data determine (MacKay 1992).
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import PyTree
 
 from ...model import Model, Parameters
 from ...posteriors.laplace import as_matrix
 from ...priors import Gaussian, Prior, is_prior
 from ...priors.base import LOG_2PI
-from .curvature import Block, Sums, whole
+from .curvature import Block, Sums, with_rest
 
 ITERATIONS, CLOSE = 100, 1e-5
 WIDEST = 23.0  # log τ stays within ± this: e^23 is 10^10
@@ -72,7 +73,9 @@ def prior_precision(prior: Prior, w: jax.Array) -> tuple[jax.Array, jax.Array]:
     return -score / away, jnp.broadcast_to(centre, w.shape)
 
 
-def spectrum(block: Block, sums: dict[str, jax.Array], scale: Any, precision: Any) -> Spectrum:
+def spectrum(
+    block: Block, sums: dict[str, jax.Array], scale: jax.Array, precision: list[jax.Array]
+) -> Spectrum:
     """The spectrum of a block.
 
     Args:
@@ -95,12 +98,12 @@ def spectrum(block: Block, sums: dict[str, jax.Array], scale: Any, precision: An
     logs = jnp.log(as_matrix(precision[0], block.site.order, block.site.inputs))
     rows, middle = jnp.mean(logs, axis=1), jnp.mean(logs) / 2
     scales = jnp.exp(-0.5 * (rows - middle)), jnp.exp(-0.5 * (jnp.mean(logs, axis=0) - middle))
-    found = [
+    (a, of_inputs), (g, of_outputs) = (
         jnp.linalg.eigh(root[:, None] * sums[name] * root)
         for root, name in zip(scales, ("inputs", "outputs"), strict=True)
-    ]
-    a, g = (jnp.maximum(values, 0) for values, _ in found)
-    return Spectrum(scales, tuple(basis for _, basis in found), scale * a[:, None] * g)
+    )
+    values = scale * jnp.maximum(a, 0)[:, None] * jnp.maximum(g, 0)
+    return Spectrum(scales, (of_inputs, of_outputs), values)
 
 
 def best_precision(
@@ -112,7 +115,7 @@ def best_precision(
     squares: dict[int, jax.Array],
     each: bool,
 ) -> dict[int, jax.Array]:
-    r"""τ of the network's arrays, by place: what maximises the evidence, w* and H held fixed.
+    r"""τ of the network's arrays, by index: what maximises the evidence, w* and H held fixed.
 
     log τ moves half of the way to log(γ(τ) / (w* − m)ᵀ P (w* − m)). One τ alone converges at least
     at the rate ½, since d log γ / d log τ lies between −1 and 0.
@@ -122,15 +125,15 @@ def best_precision(
         spectra: their spectra for τ = 1.
         sums: the sums over the data.
         scale: of each block's sums.
-        precision: P, by place.
-        squares: (w* − m)ᵀ P (w* − m), by place.
+        precision: P, by index.
+        squares: (w* − m)ᵀ P (w* − m), by index.
         each: one τ for each array rather than one for all.
     """
-    places = [i for block in blocks for i in block.leaves]
-    group = {i: n if each else 0 for n, i in enumerate(places)}
-    count = len(places) if each else 1
+    leaves = [i for block in blocks for i in block.leaves]
+    group = {i: n if each else 0 for n, i in enumerate(leaves)}
+    count = len(leaves) if each else 1
     energy = jnp.zeros(count)
-    for i in places:
+    for i in leaves:
         energy = energy.at[group[i]].add(squares[i])
 
     def determined(tau: jax.Array) -> jax.Array:
@@ -152,7 +155,7 @@ def best_precision(
             gamma = gamma.at[owner].add(jnp.sum(inverse * matrix, axis=1))
         return gamma
 
-    def step(carry: Any) -> Any:
+    def step(carry: PyTree) -> PyTree:
         log_tau, _, n = carry
         gamma = jnp.maximum(determined(jnp.exp(log_tau)), 1e-12)
         wanted = jnp.log(gamma) - jnp.log(jnp.maximum(energy, 1e-12))
@@ -161,9 +164,10 @@ def best_precision(
 
     start = (jnp.zeros(count), jnp.asarray(jnp.inf), 0)
     log_tau, _, _ = jax.lax.while_loop(lambda c: (c[1] > CLOSE) & (c[2] < ITERATIONS), step, start)
-    return {i: jnp.exp(log_tau[group[i]]) for i in places}
+    return {i: jnp.exp(log_tau[group[i]]) for i in leaves}
 
 
+@eqx.filter_jit
 def solve(
     blocks: tuple[Block, ...],
     model: Model,
@@ -172,48 +176,35 @@ def solve(
     mass: jax.Array,
     total: jax.Array,
     mode: str,
-) -> tuple[dict[str, Any], dict[int, jax.Array], jax.Array, dict[int, jax.Array]]:
-    """The Gaussian of the blocks.
+) -> tuple[dict[str, PyTree], dict[int, jax.Array], jax.Array, dict[int, jax.Array]]:
+    """The Gaussian of the blocks; to be called under ``jax.enable_x64(True)``.
 
     Args:
         blocks: the blocks.
         model: the model.
         params: w*.
-        sums: of the blocks over the examples seen.
+        sums: of the blocks over the examples so far.
         mass: the weight of those examples.
-        total: that of all: what was seen stands for the rest.
+        total: that of all: what was summed stands for the rest.
         mode: the prior's precision: ``"fixed"``, ``"marginal_likelihood"`` or ``"per_array"``.
 
     Returns:
-        The arrays of the posterior's blocks; τ by place; the log evidence less log p(D | w*); and
-        by place whether the prior has a precision at all.
+        The arrays of the posterior's blocks, in the network's precision; τ by index; the log
+        evidence less log p(D | w*); and by index whether the prior has a precision at all.
     """
-    with jax.enable_x64(True):
-        return _solve(blocks, model, params, sums, mass, total, mode)
-
-
-@eqx.filter_jit
-def _solve(
-    blocks: tuple[Block, ...],
-    model: Model,
-    params: Parameters,
-    sums: Sums,
-    mass: jax.Array,
-    total: jax.Array,
-    mode: str,
-) -> tuple[dict[str, Any], dict[int, jax.Array], jax.Array, dict[int, jax.Array]]:
-    """``solve`` inside, where float64 is float64; arrays go back in the network's precision."""
-    dtype, sums = mass.dtype, whole(sums)
+    dtype, sums = mass.dtype, with_rest(sums)
     params, mass, total = jax.tree.map(lambda a: a.astype(float), (params, mass, total))
     leaves, count = jax.tree.leaves(params), len(jax.tree.leaves(params.network))
     priors = jax.tree.leaves(model.priors, is_leaf=is_prior)
-    found = {i: prior_precision(priors[i], leaves[i]) for b in blocks for i in b.leaves}
-    precision = {i: p for i, (p, _) in found.items()}
+    known = {i: prior_precision(priors[i], leaves[i]) for b in blocks for i in b.leaves}
+    precision = {i: p for i, (p, _) in known.items()}
     sound = {i: jnp.all((p > 0) & jnp.isfinite(p)) for i, p in precision.items()}
-    squares = {i: jnp.sum(p * jnp.square(leaves[i] - m)) for i, (p, m) in found.items()}
-    log_p = {i: jnp.sum(priors[i].log_prob(leaves[i])) for i in found}
+    squares = {i: jnp.sum(p * jnp.square(leaves[i] - m)) for i, (p, m) in known.items()}
+    log_p = {i: jnp.sum(priors[i].log_prob(leaves[i])) for i in known}
     share = total / mass
-    scale = {b.name: share if b.site is None else share / _count(b, mass) for b in blocks}
+    # one of two Kronecker factors is divided by N times the positions of an example
+    rows = {b.name: b.site.rows for b in blocks if b.site is not None and b.kind == "kronecker"}
+    scale = {b.name: share / (rows[b.name] * mass) if b.name in rows else share for b in blocks}
 
     def spectrum_of(b: Block) -> Spectrum:
         return spectrum(b, sums[b.name], scale[b.name], [precision[i] for i in b.leaves])
@@ -242,23 +233,13 @@ def _solve(
     return arrays, factors, value, sound
 
 
-def _count(block: Block, mass: jax.Array) -> Any:
-    """What one of two Kronecker factors is divided by: N times the positions of an example."""
-    assert block.site is not None
-    return block.site.rows * mass if block.kind == "kronecker" else 1
-
-
-def _arrays(block: Block, found: Spectrum) -> dict[str, jax.Array]:
-    """A block of the posterior's covariance, as ``LaplaceGaussian`` keeps it."""
-    deviation = jax.lax.rsqrt(1 + found.values)
+def _arrays(block: Block, whitened: Spectrum) -> dict[str, jax.Array]:
+    """A block of the posterior's covariance, as ``LaplaceGaussian`` holds it."""
+    scales, bases, values = whitened
+    deviation = jax.lax.rsqrt(1 + values)
     if block.kind == "diagonal":
-        return {"deviation": found.scales[0] * deviation}
-    if block.kind == "dense":
-        return {"scale": found.scales[0], "basis": found.bases[0], "deviation": deviation}
-    return {
-        "input_scale": found.scales[0],
-        "output_scale": found.scales[1],
-        "inputs": found.bases[0],
-        "outputs": found.bases[1],
-        "deviation": deviation,
-    }
+        return {"deviation": scales[0] * deviation}
+    names = ["scale", "basis"]
+    if block.kind == "kronecker":
+        names = ["input_scale", "output_scale", "inputs", "outputs"]
+    return dict(zip(names, (*scales, *bases), strict=True)) | {"deviation": deviation}

@@ -6,23 +6,23 @@ Hot chains cross barriers between modes, cold ones settle in the deepest they ha
 the moves sample the posterior; T → 0 leaves its mode.
 """
 
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
-from ..._util.checks import above_zero, one_of, whole_number
 from ..._util.tree import tree_size
 from ...data import Batch, Data
 from ...model import Model
 from ...posteriors import Point, Posterior
 from ..base import Draw, History, Info, Method, Needs, Phase, Plan, Start
-from ..chains.base import STILL, check_chains
-from ..chains.moves import Moved, MovePhase, Target, check_flips, layout, metropolis_hastings
+from ..chains.base import STILL, LogDensity
+from ..chains.moves import Moved, MovePhase, layout, metropolis_hastings
+from ..settings import Positive, Whole, check_settings
 
-SCHEDULES = ("geometric", "logarithmic", "adaptive")
 PROBES = 64  # draws of the prior, whose energies say how hot to begin
 ACCEPTANCE = 0.234  # what the step size follows as the temperature falls
 GAIN = 0.1  # of the log step size, per unit of acceptance above that; in long fits
@@ -44,7 +44,7 @@ class AnnealingState(NamedTuple):
     fluctuation: "Fluctuation"
     path: dict[str, jax.Array]
     step: jax.Array
-    state: Any
+    state: PyTree
 
 
 class Fluctuation(NamedTuple):
@@ -59,8 +59,8 @@ class AnnealingPhase(MovePhase):
     """One step: all chains move at the temperature of the step."""
 
     schedule: str = eqx.field(static=True)
-    hottest: Any  # None: from the spread of energies
-    coldest: Any
+    hottest: np.ndarray | None  # None: from the spread of energies
+    coldest: np.ndarray
     rows: int = eqx.field(static=True)
 
     title: ClassVar[str] = "annealing"
@@ -71,9 +71,10 @@ class AnnealingPhase(MovePhase):
         target = self.log_density(data.everything(), start.state)
         positions = self.starts(start, start_key)
         energy = -jax.vmap(target)(positions)
-        first = jnp.asarray(self.hottest, energy.dtype) if self.hottest is not None else None
-        if first is None:
+        if self.hottest is None:
             first = jnp.maximum(self._spread(target, probe_key), self.coldest).astype(energy.dtype)
+        else:
+            first = jnp.asarray(self.hottest, energy.dtype)
         weights = positions.shape[1]
         path = {
             "position": jnp.zeros((self.chains, self.rows, weights), positions.dtype),
@@ -88,14 +89,13 @@ class AnnealingPhase(MovePhase):
             Fluctuation(energy, zero, zero), path, jnp.zeros((), jnp.int32), start.state,
         )  # fmt: skip
 
-    def _spread(self, target: Target, key: jax.Array) -> jax.Array:
+    def _spread(self, target: LogDensity, key: jax.Array) -> jax.Array:
         """The deviation of the energy over draws of the prior, by their quartiles."""
         keys = jax.random.split(key, PROBES)
         probe = lambda k: target(self.position(self.model.sample_prior(k)))  # noqa: E731
         values = jax.lax.map(probe, keys)
-        low, high = jnp.nanquantile(
-            jnp.where(jnp.isfinite(values), values, jnp.nan), jnp.asarray([0.25, 0.75])
-        )
+        values = jnp.where(jnp.isfinite(values), values, jnp.nan)
+        low, high = jnp.nanquantile(values, jnp.asarray([0.25, 0.75]))
         spread = (high - low) / 1.349  # of a Gaussian, the deviation
         return jnp.where(spread > 0, spread, 1)
 
@@ -104,17 +104,19 @@ class AnnealingPhase(MovePhase):
             return state.temperature
         return temperature(self.schedule, state.step, self.plan.steps, state.first, self.coldest)
 
-    def step(
-        self, state: AnnealingState, batch: Batch, key: jax.Array
-    ) -> tuple[AnnealingState, Info]:
+    def step(self, state: AnnealingState, batch: Batch, key: jax.Array) -> tuple[PyTree, Info]:
         target = self.log_density(batch, state.state)
         now = self._temperature(state).astype(state.first.dtype)
 
-        def one(key: jax.Array, position: jax.Array, energy: jax.Array, size: jax.Array) -> Any:
+        def one(
+            key: jax.Array, position: jax.Array, energy: jax.Array, size: jax.Array
+        ) -> tuple[jax.Array, jax.Array, jax.Array]:
             flip_key, key = jax.random.split(key)
             done = Moved(position, -energy, jnp.zeros_like(energy), jnp.zeros((), bool))
             if self.flipping:
-                done = self._flip(flip_key, position, -energy, target, now)
+                done = metropolis_hastings(
+                    flip_key, position, -energy, target, self.flip, temperature=now
+                )
             if self.walks:
                 done = metropolis_hastings(
                     key, done.position, done.log_density, target,
@@ -182,9 +184,6 @@ class AnnealingPhase(MovePhase):
             fluctuation=Fluctuation(mean, variance, pace),
         )
 
-    def _positions(self, state: AnnealingState) -> jax.Array:
-        return state.position
-
     def _stuck(self, history: History) -> str | None:
         # cold chains rest, and should; hot ones must move
         hot = history["acceptance"][: (len(history["acceptance"]) + 1) // 2]
@@ -192,7 +191,7 @@ class AnnealingPhase(MovePhase):
             return None
         return (
             f"no chain moves, not even while hot (mean acceptance {np.mean(hot):.2g}): raise "
-            "start_temperature, and check the scale of the data and of the noise"
+            "start_temperature, and check the scale of the noise"
         )
 
     def finish(self, state: AnnealingState, draws: Draw | None) -> Posterior:
@@ -211,7 +210,9 @@ class AnnealingPhase(MovePhase):
         )  # fmt: skip
 
 
-def temperature(schedule: str, step: Any, steps: Any, start: Any, end: Any) -> jax.Array:
+def temperature(
+    schedule: str, step: PyTree, steps: PyTree, start: PyTree, end: PyTree
+) -> jax.Array:
     """The temperature of a step (0, 1, …) of the two schedules that are set beforehand."""
     if schedule == "geometric":
         return start * (end / start) ** (step / jnp.maximum(steps - 1, 1))
@@ -252,10 +253,8 @@ class SimulatedAnnealing(Method):
         >>> import numpy as np
         >>> import posterax as px
         >>> x = np.linspace(-1, 1, 8).astype("float32")[:, None]
-        >>> model = px.Model(
-        ...     px.networks.MLP(1, 1, (2,), key=0),
-        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(noise=0.5),
-        ... )
+        >>> network = px.networks.MLP(1, 1, (2,), key=0)
+        >>> model = px.Model(network, px.priors.Gaussian(1.0), px.likelihoods.Gaussian(noise=0.5))
         >>> annealed = px.fit(model, (x, x), px.SimulatedAnnealing(), steps=200, key=0)
         >>> bool(annealed.history["temperature"][-1] < annealed.history["temperature"][0])
         True
@@ -268,46 +267,34 @@ class SimulatedAnnealing(Method):
         al., *Simulated annealing with constant thermodynamic speed*, Comput. Phys. Commun. 1988.
     """
 
-    chains: int = 8
+    chains: Whole = 8
     schedule: Literal["geometric", "logarithmic", "adaptive"] = "geometric"
-    start_temperature: float | None = None
-    end_temperature: float | None = None
-    path: int = 100
-    flips: int = 1
+    start_temperature: Positive | None = None
+    end_temperature: Positive | None = None
+    path: Whole = 100
+    flips: Whole = 1
 
-    @property
-    def needs(self) -> Needs:
-        return Needs("steps", steps=10_000, all_data=True, discrete=True)
+    needs = Needs("steps", steps=10_000, all_data=True, discrete=True)
 
     def __check_init__(self) -> None:
-        check_chains(self, "flips")
-        whole_number("path", self.path)
-        one_of("schedule", self.schedule, SCHEDULES)
+        check_settings(self)
         start, end = self.start_temperature, self.end_temperature
-        if start is not None:
-            above_zero("start_temperature", start)
-        if end is not None:
-            above_zero("end_temperature", end)
-            if self.schedule == "logarithmic":
-                raise ValueError(
-                    "end_temperature: the logarithmic schedule has none, it falls as 1 / ln t; "
-                    "leave it out, or take schedule='geometric'"
-                )
-            if start is not None and start < end:
-                raise ValueError(
-                    f"start_temperature={start} must not be below end_temperature={end}"
-                )
+        if end is not None and self.schedule == "logarithmic":
+            raise ValueError(
+                "end_temperature: the logarithmic schedule has none; leave it out, or take "
+                "schedule='geometric'"
+            )
+        if start is not None and end is not None and start < end:
+            raise ValueError(f"start_temperature={start} must not be below end_temperature={end}")
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
-        entries = layout(model)
-        flips = check_flips(self.flips, entries)
         start = None if self.start_temperature is None else np.asarray(self.start_temperature)
         end = self.end_temperature or 0.02 / tree_size(model.parameters)
         if start is not None:
             end = min(end, float(start))
         return [
             AnnealingPhase(
-                model, plan, self.chains, entries, flips,
+                model, plan, self.chains, layout(model, self.flips), int(self.flips),
                 self.schedule, start, np.asarray(end), self.path,
             )
         ]  # fmt: skip

@@ -6,26 +6,26 @@ r"""Point estimates: maximum likelihood and maximum a posteriori.
 A Gaussian prior makes the second L2 regularisation, a Laplace prior L1.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
+from jaxtyping import PyTree
 
 from ...data import Batch, Data
 from ...model import Model, Parameters
 from ...posteriors import Point, Posterior
-from ..adam import is_elementwise
 from ..base import Draw, Info, Method, Needs, Phase, Plan, Start, with_arrays
-from ..objective import DescentPhase, batch_nll, check_optimizer, mean_nll
+from ..objective import DescentPhase, batch_nll, is_elementwise, mean_nll
+from ..settings import Optimizer, Positive, Schedule
 
 
 class PointState(NamedTuple):
     """Parameters, the network's state, the optimiser's state."""
 
     params: Parameters
-    state: Any
-    optimizer: Any
+    state: PyTree
+    optimizer: PyTree
 
 
 class PointPhase(DescentPhase):
@@ -41,8 +41,8 @@ class PointPhase(DescentPhase):
         return PointState(params, start.state, self._optimizer().init(params))
 
     def objective(
-        self, params: Parameters, state: Any, batch: Batch, key: jax.Array
-    ) -> tuple[jax.Array, Any]:
+        self, params: Parameters, state: PyTree, batch: Batch, key: jax.Array
+    ) -> tuple[jax.Array, PyTree]:
         """What is minimised, on a minibatch; its parts, and the network's new state."""
         n, m = self.plan.total, self.plan.batches
         nll, state = batch_nll(self.model, params, state, batch, key)
@@ -55,8 +55,7 @@ class PointPhase(DescentPhase):
         grads, (nll, prior, new_state) = jax.grad(self.objective, has_aux=True)(
             state.params, state.state, batch, key
         )
-        updates, optimizer = self._optimizer().update(grads, state.optimizer, state.params)
-        params = optax.apply_updates(state.params, updates)
+        params, optimizer = self._descend(state.params, grads, state.optimizer)
         terms = {"nll": mean_nll(nll, batch)} | ({"prior": prior} if self.method.with_prior else {})
         return PointState(params, new_state, optimizer), Info(terms)
 
@@ -81,18 +80,15 @@ class MaximumLikelihood(Method):
         MaximumLikelihood(learning_rate=0.01)
     """
 
-    learning_rate: float = 1e-3
-    schedule: str = "cosine"
-    optimizer: Any = None
+    learning_rate: Positive = 1e-3
+    schedule: Schedule = "cosine"
+    optimizer: Optimizer = None
 
     with_prior: ClassVar[bool] = False
 
     @property
     def needs(self) -> Needs:
         return Needs(elementwise=is_elementwise(self.optimizer), mixes=True)
-
-    def __check_init__(self) -> None:
-        check_optimizer(self.optimizer, self.learning_rate, self.schedule)
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
         return [PointPhase(model, plan, with_arrays(self, model))]

@@ -8,23 +8,18 @@ The paper's q, independent Gaussians, has a fast phase of its own (``mean_field`
 bounds and gradients share a general one (``reparameterized``).
 """
 
-from collections.abc import Callable
-from typing import Any
+from typing import Literal
 
 import jax
 
-from ..._util.checks import one_of, whole_number
 from ...model import Model
 from ...priors import is_flat, is_prior
-from ..adam import is_elementwise
 from ..base import Method, Needs, Phase, Plan, with_arrays
-from ..objective import check_optimizer
-from .elbo import minibatch_weight
-from .families import DISCRETE, NAMES, make_family
-from .mean_field import VariationalPhase, VariationalState
-from .reparameterized import FamilyPhase
-
-__all__ = ["BayesByBackprop", "VariationalPhase", "VariationalState", "minibatch_weight"]
+from ..objective import is_elementwise, need_prior
+from ..settings import Optimizer, Positive, Schedule, Whole, ZeroOrMore, check_settings
+from .elbo import KLWeights
+from .mean_field import VariationalPhase
+from .reparameterized import DISCRETE, FamilyPhase, make_family
 
 _RANK = 8
 
@@ -70,11 +65,9 @@ class BayesByBackprop(Method):
         >>> import numpy as np
         >>> import posterax as px
         >>> x = np.linspace(-1, 1, 64)[:, None].astype("float32")
-        >>> model = px.Model(
-        ...     px.networks.MLP(1, 1, (16,), key=0),
-        ...     prior=px.priors.ScaleMixture(pi=0.5, sigma1=1.0, sigma2=0.1),
-        ...     likelihood=px.likelihoods.Gaussian(noise=0.1),
-        ... )
+        >>> network = px.networks.MLP(1, 1, (16,), key=0)
+        >>> prior = px.priors.ScaleMixture(pi=0.5, sigma1=1.0, sigma2=0.1)
+        >>> model = px.Model(network, prior, px.likelihoods.Gaussian(noise=0.1))
         >>> posterior = px.fit(model, (x, x**2), px.BayesByBackprop(samples=2), epochs=3, key=0)
         >>> sorted(posterior.history)
         ['kl', 'nll']
@@ -87,66 +80,40 @@ class BayesByBackprop(Method):
         ICML 2015. The KL is in closed form here where the paper samples it.
     """
 
-    estimator: str = "weight"
-    samples: int = 1
+    estimator: Literal["weight", "local", "flipout"] = "weight"
+    samples: Whole = 1
     antithetic: bool = False
-    kl: str = "auto"
-    kl_weights: str | Callable[..., Any] = "uniform"
-    temperature: float = 1.0
-    kl_warmup: float = 0.0
-    initial_rho: float | str = -5.0
-    learning_rate: float = 1e-3
-    schedule: str = "cosine"
-    optimizer: Any = None
-    family: str = "mean_field"
-    rank: int | None = None
-    objective: str = "elbo"
-    gradient: str = "total"
+    kl: Literal["auto", "monte_carlo"] = "auto"
+    kl_weights: KLWeights = "uniform"
+    temperature: ZeroOrMore = 1.0
+    kl_warmup: ZeroOrMore = 0.0
+    initial_rho: float | Literal["prior"] = -5.0
+    learning_rate: Positive = 1e-3
+    schedule: Schedule = "cosine"
+    optimizer: Optimizer = None
+    family: Literal["mean_field", "full", "low_rank", "radial"] = "mean_field"
+    rank: Whole | None = None
+    objective: Literal["elbo", "iwae"] = "elbo"
+    gradient: Literal["total", "sticking_the_landing"] = "total"
 
     def __check_init__(self) -> None:
-        one_of("estimator", self.estimator, ("weight", "local", "flipout"))
-        one_of("kl", self.kl, ("auto", "monte_carlo"))
-        if not callable(self.kl_weights):
-            one_of("kl_weights", self.kl_weights, ("uniform", "blundell"))
-        if isinstance(self.initial_rho, str):
-            one_of("initial_rho", self.initial_rho, ("prior",))
-        whole_number("samples", self.samples)
-        if self.antithetic and self.samples % 2:
-            raise ValueError(f"antithetic pairs need an even number of samples, got {self.samples}")
-        if not self.temperature >= 0:
-            raise ValueError(f"temperature must be 0 or more, got {self.temperature!r}")
-        if not self.kl_warmup >= 0:
-            raise ValueError(f"kl_warmup must be 0 epochs or more, got {self.kl_warmup!r}")
-        check_optimizer(self.optimizer, self.learning_rate, self.schedule)
-        self._check_family()
-
-    def _check_family(self) -> None:
         if self.family in DISCRETE:
             raise ValueError(
-                f"family={self.family!r}: a discrete draw has no derivative with respect to its "
-                "probabilities, which BayesByBackprop needs; use px.BlackBoxVI() with a "
-                "px.priors.Grid prior"
+                f"family={self.family!r}: a discrete draw has no derivative; use px.BlackBoxVI() "
+                "with a px.priors.Grid prior"
             )
-        one_of("family", self.family, NAMES)
-        one_of("objective", self.objective, ("elbo", "iwae"))
-        one_of("gradient", self.gradient, ("total", "sticking_the_landing"))
-        if self.rank is not None:
-            whole_number("rank", self.rank)
-            if self.family != "low_rank":
-                raise ValueError(
-                    f"rank={self.rank} is for family='low_rank', got family={self.family!r}"
-                )
+        check_settings(self)
+        if self.antithetic and self.samples % 2:
+            raise ValueError(f"antithetic pairs need an even number of samples, got {self.samples}")
+        if self.rank is not None and self.family != "low_rank":
+            raise ValueError(f"rank={self.rank} is for family='low_rank', got {self.family!r}")
         if self.estimator != "weight" and not self.shifts_and_scales:
             raise ValueError(
-                f"estimator={self.estimator!r} is for family='mean_field' with objective='elbo' "
-                f"and gradient='total', got {self.family!r}, {self.objective!r} and "
-                f"{self.gradient!r}; use estimator='weight'"
+                f"estimator={self.estimator!r} is for family='mean_field', objective='elbo' and "
+                "gradient='total'; use estimator='weight'"
             )
         if self.objective == "iwae" and self.samples == 1:
-            raise ValueError(
-                "objective='iwae' with one sample is the ELBO: give samples=K, the number of "
-                "draws that are weighted"
-            )
+            raise ValueError("objective='iwae' with one sample is the ELBO: give samples=K above 1")
         if self.objective == "iwae" and self.antithetic and self.gradient != "total":
             raise ValueError(
                 "antithetic=True: the doubly reparameterised gradient of objective='iwae' needs "
@@ -162,29 +129,25 @@ class BayesByBackprop(Method):
     def needs(self) -> Needs:
         alone = self.shifts_and_scales and self.estimator == "weight"
         elementwise = alone and is_elementwise(self.optimizer)
-        # importance weights are of all data, or of another posterior
-        weighted = self.objective == "iwae"
-        return Needs(all_data=weighted, elementwise=elementwise, mixes=self.shifts_and_scales)
+        return Needs(
+            all_data=self.objective == "iwae",  # weights are of all data, or of another posterior
+            elementwise=elementwise,
+            mixes=self.shifts_and_scales,
+            instead="objective='elbo'",
+        )
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
-        if not model.bayesian_size:
-            raise ValueError(
-                "method: BayesByBackprop needs weights with a prior, and this model has none: use "
-                "px.MaximumLikelihood()"
-            )
+        need_prior(model, "BayesByBackprop")
         if self.initial_rho == "prior":
-            self._check_deviations(model)
+            for prior in jax.tree.leaves(model.priors, is_leaf=is_prior):
+                if not is_flat(prior) and prior.deviation() is None:
+                    raise ValueError(
+                        f"initial_rho='prior': {type(prior).__name__} has no deviation to start "
+                        "from; give initial_rho a number, or use a Gaussian prior"
+                    )
         method = with_arrays(self, model)
         if self.shifts_and_scales:
             return [VariationalPhase(model, plan, method)]
         family = make_family(self.family, self.rank or _RANK)
         family.check(model)
         return [FamilyPhase(model, plan, method, family)]
-
-    def _check_deviations(self, model: Model) -> None:
-        for prior in jax.tree.leaves(model.priors, is_leaf=is_prior):
-            if not is_flat(prior) and prior.deviation() is None:
-                raise ValueError(
-                    f"initial_rho='prior': {type(prior).__name__} has no deviation to start from; "
-                    "give initial_rho a number, or use a Gaussian prior"
-                )

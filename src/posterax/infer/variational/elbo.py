@@ -1,4 +1,4 @@
-r"""What the phases of variational inference share: starts, the scales of the bound, draws.
+r"""What the phases of variational inference share: starts, the scales of the bound, draws, KL.
 
 Per data point, a step on minibatch i of M minimises
 
@@ -6,20 +6,25 @@ Per data point, a step on minibatch i of M minimises
 """
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import PyTree
 
 from ..._util.special import inverse_softplus, softplus
 from ...data import Batch
 from ...model import Parameters
-from ...priors import Prior, is_flat
+from ...priors import Prior, is_flat, is_prior
+from ...priors.base import LOG_2PI
 from ..base import History, Start
 from ..objective import DescentPhase
 
+KLWeights = Literal["uniform", "blundell"] | Callable[..., jax.Array]
 
-def minibatch_weight(weighting: str | Callable[..., Any], i: Any, batches: Any) -> jax.Array:
+
+def minibatch_weight(weighting: KLWeights, i: ArrayLike, batches: ArrayLike) -> jax.Array:
     r"""π_i, the share of the KL that minibatch i = 1 … M carries; the shares sum to one.
 
     ``"uniform"`` is 1/M (Graves 2011). ``"blundell"`` is 2^(M−i) / (2^M − 1), computed as
@@ -38,7 +43,41 @@ def minibatch_weight(weighting: str | Callable[..., Any], i: Any, batches: Any) 
     return jnp.exp2(-i) / (1 - jnp.exp2(-m))
 
 
-def mean_state(states: Any) -> Any:
+def mean_field_kl(
+    priors: Parameters, mu: Parameters, sigma: Parameters, w: Parameters, *, closed: bool = True
+) -> jax.Array:
+    """KL(q ‖ p): closed form where there is one, else log q(w) − log p(w) at a draw w of q.
+
+    Args:
+        priors: a prior for every array.
+        mu: means.
+        sigma: deviations, ``None`` for points, which do not count.
+        w: a draw.
+        closed: whether to use closed forms.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import posterax as px
+        >>> from posterax.infer.variational.elbo import mean_field_kl
+        >>> one = jnp.ones(1)
+        >>> print(mean_field_kl(px.priors.Gaussian(1.0), one, one, one))  # ½ μ²
+        0.5
+    """
+
+    def leaf(prior: Prior, mu: jax.Array, sigma: PyTree, w: jax.Array) -> PyTree:
+        if sigma is None:
+            return None
+        exact = prior.kl_from_gaussian(mu, sigma) if closed else None
+        if exact is not None:
+            return jnp.sum(exact)
+        log_q = -0.5 * jnp.square((w - mu) / sigma) - jnp.log(sigma) - 0.5 * LOG_2PI
+        return jnp.sum(log_q) - jnp.sum(prior.log_prob(w))  # which may be of all at once
+
+    terms = jax.tree.map(leaf, priors, mu, sigma, w, is_leaf=is_prior)
+    return jax.tree.reduce(jnp.add, terms)
+
+
+def mean_state(states: PyTree) -> PyTree:
     """A network's state after several weight samples: running averages are averaged once more."""
     return jax.tree.map(
         lambda a: jnp.mean(a, 0) if jnp.issubdtype(a.dtype, jnp.inexact) else a[-1], states
@@ -70,7 +109,9 @@ class ElboPhase(DescentPhase):
         fresh = fresh.astype(std.dtype)
         return jnp.where(std > 0, inverse_softplus(jnp.where(std > 0, std, 1)), fresh)
 
-    def _scales(self, step: jax.Array, batch: Batch, dtype: Any) -> tuple[jax.Array, jax.Array]:
+    def _scales(
+        self, step: jax.Array, batch: Batch, dtype: jnp.dtype
+    ) -> tuple[jax.Array, jax.Array]:
         """What the minibatch's NLL and the KL count for in this step's objective."""
         n, m = self.plan.total, self.plan.batches
         share = minibatch_weight(self.method.kl_weights, batch.i + 1, m)
@@ -91,11 +132,7 @@ class ElboPhase(DescentPhase):
             keys, signs = keys[jnp.arange(samples) // 2], signs.at[1::2].set(-1)
         return keys, signs
 
-    def _rho(self, state: Any) -> Parameters:
-        """The raw deviations in a state."""
-        raise NotImplementedError
-
-    def explain(self, state: Any, history: History, term: str | None = None) -> str | None:
+    def explain(self, state: PyTree, history: History, term: str | None = None) -> str | None:
         if term is None:
             return None
         if term == "nll":
@@ -103,7 +140,7 @@ class ElboPhase(DescentPhase):
                 "likelihood (nll): lower the learning rate, standardise x and y, or start with a "
                 "smaller initial_rho"
             )
-        sigma = [softplus(r) for r in jax.tree.leaves(self._rho(state))]
+        sigma = [softplus(r) for r in jax.tree.leaves(state.variational.get("rho"))]
         if not all(bool(jnp.all(jnp.isfinite(jnp.log(s)))) for s in sigma):
             return f"entropy ({term}): a deviation reached 0 or infinity; lower the learning rate"
         return (

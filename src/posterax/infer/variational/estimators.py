@@ -9,8 +9,8 @@ unchanged, and the estimator is a rule for what a product with it gives:
 - **flipout** (Wen et al. 2018): one shared perturbation, decorrelated between examples by random
   signs: x·mean + ((x ∘ s)·(std ∘ ε)) ∘ r.
 
-Where a network is pruned, its kept weights are in their places among constant zeros before it is
-run, and the rules are those of whole arrays.
+Where a network is pruned, its weights are put back among constant zeros before it is run, and the
+rules are those of complete arrays.
 
 Weights that are used more than once, inside a loop, or other than as a factor of a product with
 data are sampled in weight space (see ``reuse``): one sample, exact, shared by the batch.
@@ -30,11 +30,13 @@ pixels of an image, the steps of a series.
   weight sample would give. ``estimator="weight"`` has no such gap.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import PyTree
 
 from ..._util.jax_names import ShapedArray
 from ..._util.noise import standard_normal
@@ -52,19 +54,21 @@ class GaussianArray(RandomArray):
     sign: jax.Array  # −1 for the second of an antithetic pair
     rule: str = eqx.field(static=True)
 
-    def aval(self) -> Any:
+    def aval(self) -> ShapedArray:
         return ShapedArray(self.mean.shape, self.mean.dtype)
 
     def materialise(self) -> jax.Array:
         """A plain sample, for uses without a rule."""
         return self.mean + self.std * _normal(self, self.mean)
 
-    def map(self, function: Any) -> "GaussianArray":
+    def map(self, function: Callable[[jax.Array], jax.Array]) -> "GaussianArray":
         return GaussianArray(
             function(self.mean), function(self.std), self.key, self.sign, self.rule
         )
 
-    def product(self, x: Any, multiply: Any, inside: Any, outside: Any) -> jax.Array:
+    def product(
+        self, x: jax.Array, multiply: Callable, inside: tuple[int, ...], outside: Callable
+    ) -> jax.Array:
         mean = multiply(self.mean, x)
         if self.rule == "local":
             variance = multiply(jnp.square(self.std), jnp.square(x))
@@ -88,12 +92,12 @@ def forward(
     rule: str,
     mu: Parameters,
     sigma: Parameters,
-    state: Any,
-    x: Any,
+    state: PyTree,
+    x: PyTree,
     noise: jax.Array,
     sign: jax.Array,
     key: jax.Array,
-) -> tuple[jax.Array, Any, Parameters]:
+) -> tuple[jax.Array, PyTree, Parameters]:
     """Outputs of the network with random weights, its new state, and the likelihood's sample.
 
     (The last among weights of the network that mean nothing.)
@@ -129,13 +133,13 @@ def forward(
     stds = treedef.flatten_up_to(sigma)
     keys = jax.random.split(noise, len(stds))
 
-    def draw(i: int, mean: jax.Array, use: str) -> Any:
+    def draw(i: int, mean: jax.Array, use: str) -> PyTree:
         if stds[i] is None:
             return mean
         w = GaussianArray(mean, stds[i], keys[i], sign, rule)
         return w if use == PRODUCT else w.materialise()
 
-    def network(weights: Any, x: Any, state: Any) -> Any:
+    def network(weights: PyTree, x: PyTree, state: PyTree) -> PyTree:
         return model.apply(Parameters(weights, None), state, x, key, training=True)
 
     (outputs, state), weights = run(network, mu.network, draw, x, state)

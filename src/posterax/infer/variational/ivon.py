@@ -11,9 +11,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
+from jaxtyping import PyTree
 
-from ..._util.checks import above_zero, fraction, one_of, whole_number
 from ..._util.noise import noise_key, standard_normal_like
 from ..._util.special import inverse_softplus
 from ...data import Batch, Data
@@ -22,9 +21,9 @@ from ...optim import deviation, newton_step, next_precision
 from ...posteriors import MeanFieldGaussian, Posterior
 from ...priors import Gaussian, Prior, is_flat, is_prior
 from ..base import Draw, History, Info, Method, Needs, Phase, Plan, Start, with_arrays
-from ..objective import batch_nll, make_optimizer, mean_nll, rate_at
-from .divergence import mean_field_kl
-from .elbo import mean_state, start_moments
+from ..objective import Elementwise, batch_nll, mean_nll, need_prior, rate_at, scheduled_adam
+from ..settings import Fraction, FractionOrZero, Positive, Schedule, Whole
+from .elbo import mean_field_kl, mean_state, start_moments
 
 LOOKS_BACK = 0.5  # over which share of all steps the running curvature is taken
 LEAST = 10.0  # steps of it at least
@@ -43,15 +42,15 @@ class NewtonState(NamedTuple):
     mu: Parameters
     momentum: Parameters
     precision: Parameters
-    points: Any
-    state: Any
+    points: PyTree
+    state: PyTree
     step: jax.Array
 
 
 class IVONPhase(Phase):
     """Natural-gradient steps on minus the evidence lower bound per data point."""
 
-    method: "IVON"
+    method: Any  # an ``IVON``
 
     title: ClassVar[str] = "IVON"
 
@@ -59,7 +58,7 @@ class IVONPhase(Phase):
         """λ, how many data points the posterior counts."""
         return self.plan.total / self.method.temperature
 
-    def _pull(self, prior: Prior, dtype: Any) -> tuple[jax.Array, jax.Array]:
+    def _pull(self, prior: Prior, dtype: jnp.dtype) -> tuple[jax.Array, jax.Array]:
         """δ and the mean of a Gaussian prior; others are sampled with the likelihood, and δ = 0."""
         if not isinstance(prior, Gaussian):
             return jnp.zeros((), dtype), jnp.zeros((), dtype)
@@ -76,9 +75,9 @@ class IVONPhase(Phase):
         step = jnp.zeros((), jnp.int32)
         return NewtonState(mu, momentum, precision, points, start.state, step)
 
-    def _adam(self) -> optax.GradientTransformation:
+    def _adam(self) -> Elementwise:
         method = self.method
-        return make_optimizer(None, POINTS * method.learning_rate, method.schedule, self.plan)
+        return scheduled_adam(POINTS * method.learning_rate, method.schedule, self.plan)
 
     def _points(self, tree: Parameters) -> Parameters:
         """A tree like the parameters with ``None`` for those that are no points."""
@@ -107,26 +106,24 @@ class IVONPhase(Phase):
         new = self._advance(state, grads, products, network_state)
         return new, Info({"nll": mean_nll(nll, batch)})
 
-    def _gradient(self, state: NewtonState, batch: Batch, key: jax.Array) -> Any:
+    def _gradient(self, state: NewtonState, batch: Batch, key: jax.Array) -> PyTree:
         """ĝ and ĝ (w − m) of one draw w, the minibatch's NLL, and the network's new state."""
         # two uses of one key, by two generators: the cheap one does not wait for a split
         w, network_key = self._draw(state, key), jax.random.fold_in(key, 1)
 
-        def nll_of(w: Parameters) -> Any:
+        def nll_of(w: Parameters) -> tuple[jax.Array, PyTree]:
             return batch_nll(self.model, w, state.state, batch, network_key)
 
         (nll, network_state), g = jax.value_and_grad(nll_of, has_aux=True)(w)
 
-        def whole_gradient(prior: Prior, s: Any, w: jax.Array, g: jax.Array) -> jax.Array:
+        def with_prior(prior: Prior, s: PyTree, w: jax.Array, g: jax.Array) -> jax.Array:
             g = (self.plan.batches / self.plan.total).astype(g.dtype) * g
             if s is None or isinstance(prior, Gaussian):
                 return g
             by_prior = jax.grad(lambda w: jnp.sum(prior.log_prob(w)))(w)
             return g - by_prior / self._size().astype(g.dtype)
 
-        grads = jax.tree.map(
-            whole_gradient, self.model.priors, state.precision, w, g, is_leaf=is_prior
-        )
+        grads = jax.tree.map(with_prior, self.model.priors, state.precision, w, g, is_leaf=is_prior)
         products = jax.tree.map(
             lambda g, s, w, m: None if s is None else g * (w - m),
             grads, state.precision, w, state.mu,
@@ -157,9 +154,9 @@ class IVONPhase(Phase):
         return jnp.clip(WAY / self.plan.steps, *CLIPS)
 
     def _advance(
-        self, state: NewtonState, grads: Parameters, products: Parameters, network_state: Any
+        self, state: NewtonState, grads: Parameters, products: Parameters, network_state: PyTree
     ) -> NewtonState:
-        method: Any = self.method
+        method = self.method
         debias = 1 - method.b1 ** (state.step + 1.0)
         rate = rate_at(method.learning_rate, method.schedule, self.plan, state.step)
 
@@ -167,7 +164,7 @@ class IVONPhase(Phase):
             b1 = method.b1.astype(old.dtype)
             return b1 * old + (1 - b1) * new
 
-        def curve(prior: Prior, s: Any, product: Any) -> Any:
+        def curve(prior: Prior, s: PyTree, product: PyTree) -> PyTree:
             if s is None:
                 return None
             delta = self._pull(prior, s.dtype)[0]
@@ -175,7 +172,7 @@ class IVONPhase(Phase):
 
         points, adam = self._adam().update(self._points(grads), state.points)
 
-        def move(prior: Prior, m: jax.Array, g: Any, s: Any, point: Any) -> jax.Array:
+        def move(prior: Prior, m: jax.Array, g: PyTree, s: PyTree, point: PyTree) -> jax.Array:
             if s is None:
                 return m + point
             delta, loc = self._pull(prior, m.dtype)
@@ -198,7 +195,7 @@ class IVONPhase(Phase):
         """Which share of the weights would move further, if ``clip`` let them."""
         debias = 1 - self.method.b1 ** jnp.maximum(state.step, 1)
 
-        def count(prior: Prior, m: jax.Array, g: Any, s: Any) -> Any:
+        def count(prior: Prior, m: jax.Array, g: PyTree, s: PyTree) -> PyTree:
             if s is None:
                 return None
             delta, loc = self._pull(prior, m.dtype)
@@ -253,10 +250,8 @@ class IVON(Method):
         >>> import numpy as np
         >>> import posterax as px
         >>> x = np.linspace(-1, 1, 64)[:, None].astype("float32")
-        >>> model = px.Model(
-        ...     px.networks.MLP(1, 1, (16,), key=0),
-        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1),
-        ... )
+        >>> network = px.networks.MLP(1, 1, (16,), key=0)
+        >>> model = px.Model(network, px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1))
         >>> posterior = px.fit(model, (x, x[:, 0] ** 2), px.IVON(), epochs=200, key=0)
         >>> predictive = posterior.predict(x, key=1)
         >>> bool(abs(predictive.mean - x[:, 0] ** 2).mean() < 0.1)
@@ -269,34 +264,17 @@ class IVON(Method):
         and ``b2`` go by the number of steps.
     """
 
-    learning_rate: float = 1.0
-    schedule: str = "cosine"
-    hessian_init: float = 1.0
-    b1: float = 0.9
-    b2: float | None = None
-    clip: float | None = None
-    samples: int = 1
-    temperature: float = 1.0
+    learning_rate: Positive = 1.0
+    schedule: Schedule = "cosine"
+    hessian_init: Positive = 1.0
+    b1: FractionOrZero = 0.9
+    b2: Fraction | None = None
+    clip: Positive | None = None
+    samples: Whole = 1
+    temperature: Positive = 1.0
 
-    @property
-    def needs(self) -> Needs:
-        return Needs(elementwise=True, mixes=True)
-
-    def __check_init__(self) -> None:
-        for name in ("learning_rate", "hessian_init", "temperature"):
-            above_zero(name, getattr(self, name))
-        if self.clip is not None:
-            above_zero("clip", self.clip)
-        one_of("schedule", self.schedule, ("cosine", "constant"))
-        fraction("b1", self.b1, zero=True)
-        if self.b2 is not None:
-            fraction("b2", self.b2)
-        whole_number("samples", self.samples)
+    needs = Needs(elementwise=True, mixes=True)
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
-        if not model.bayesian_size:
-            raise ValueError(
-                "method: IVON needs weights with a prior, and this model has none: use "
-                "px.MaximumLikelihood()"
-            )
+        need_prior(model, "IVON")
         return [IVONPhase(model, plan, with_arrays(self, model))]

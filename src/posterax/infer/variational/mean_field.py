@@ -6,11 +6,11 @@ The paper's update is used as it stands: back-propagate to w once, then shift an
 ρ, in one kernel and without automatic differentiation of q.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
+from jaxtyping import PyTree
 
 from ..._util.noise import noise_key, standard_normal_like
 from ..._util.special import softplus, softplus_and_slope
@@ -21,8 +21,8 @@ from ...posteriors import MeanFieldGaussian, Posterior
 from ...priors import Prior, is_prior
 from ..base import Draw, Info, Start
 from ..objective import batch_nll, mean_nll
-from .divergence import mean_field_kl
-from .elbo import ElboPhase, mean_state, start_moments
+from .elbo import ElboPhase, mean_field_kl, mean_state, start_moments
+from .estimators import forward
 
 
 class _Pair(NamedTuple):
@@ -40,9 +40,14 @@ class VariationalState(NamedTuple):
 
     mu: Parameters
     rho: Parameters
-    state: Any
-    optimizer: Any
+    state: PyTree
+    optimizer: PyTree
     step: jax.Array
+
+    @property
+    def variational(self) -> dict[str, Parameters]:
+        """What the optimiser sees."""
+        return {"mu": self.mu, "rho": self.rho}
 
 
 class VariationalPhase(ElboPhase):
@@ -54,9 +59,7 @@ class VariationalPhase(ElboPhase):
         optimizer = self._optimizer().init({"mu": mu, "rho": rho})
         return VariationalState(mu, rho, start.state, optimizer, jnp.zeros((), jnp.int32))
 
-    def step(
-        self, state: VariationalState, batch: Batch, key: jax.Array
-    ) -> tuple[VariationalState, Info]:
+    def step(self, state: VariationalState, batch: Batch, key: jax.Array) -> tuple[PyTree, Info]:
         scales = self._scales(state.step, batch, dtype_of(state.mu))
         keys, signs = self._draws(key)
         if len(keys) == 1:
@@ -64,42 +67,38 @@ class VariationalPhase(ElboPhase):
         else:
             grads, nll, network_state = self._mean_gradient(state, batch, keys, signs, scales)
 
-        # an optimiser's weight decay sees ρ as zero, so it cannot pull σ to log 2
-        decayed = {"mu": state.mu, "rho": jax.tree.map(jnp.zeros_like, state.rho)}
-        updates, optimizer = self._optimizer().update(grads, state.optimizer, decayed)
-        mu = optax.apply_updates(state.mu, updates["mu"])
-        rho = optax.apply_updates(state.rho, updates["rho"])
-        new = VariationalState(mu, rho, network_state, optimizer, state.step + 1)
-        return new, Info({"nll": mean_nll(nll, batch)})
+        new, optimizer = self._descend(state.variational, grads, state.optimizer)
+        after = VariationalState(new["mu"], new["rho"], network_state, optimizer, state.step + 1)
+        return after, Info({"nll": mean_nll(nll, batch)})
 
     def report(self, state: VariationalState, key: jax.Array) -> dict[str, jax.Array]:
         w = self._draw_weights(state, self._sample_keys(key)[0], jnp.ones(()))[0]
         return {"kl": self.kl(state, w) / self.plan.total.astype(dtype_of(w))}
 
     def _mean_gradient(
-        self, state: VariationalState, batch: Batch, keys: jax.Array, signs: jax.Array, scales: Any
-    ) -> Any:
+        self, state: VariationalState, batch: Batch, keys: jax.Array, signs: PyTree, scales: PyTree
+    ) -> PyTree:
         """The mean over several weight samples, one after another in bounded memory."""
 
-        def one(sums: Any, draw: Any) -> tuple[Any, Any]:
+        def one(sums: PyTree, draw: PyTree) -> tuple[PyTree, PyTree]:
             key, sign = draw
             grads, nll, network_state = self.gradient(state, batch, key, sign, scales)
             return jax.tree.map(jnp.add, sums, (grads, nll)), network_state
 
-        zeros = jax.tree.map(jnp.zeros_like, {"mu": state.mu, "rho": state.rho})
+        zeros = jax.tree.map(jnp.zeros_like, state.variational)
         sums, states = jax.lax.scan(one, (zeros, jnp.zeros((), dtype_of(state.mu))), (keys, signs))
         grads, nll = jax.tree.map(lambda a: a / len(keys), sums)
         return grads, nll, mean_state(states)
 
     def gradient(
-        self, state: VariationalState, batch: Batch, key: jax.Array, sign: Any, scales: Any
-    ) -> tuple[dict[str, Parameters], jax.Array, Any]:
+        self, state: VariationalState, batch: Batch, key: jax.Array, sign: jax.Array, scales: PyTree
+    ) -> tuple[dict[str, Parameters], jax.Array, PyTree]:
         """The gradient at one weight sample; ``scales`` weigh the minibatch's NLL and the KL."""
         nll_scale, kl_scale = scales
         w, weight_key, network_key = self._draw_weights(state, key, sign)
         if self.method.estimator == "weight":
 
-            def nll_of(w: Parameters) -> Any:
+            def nll_of(w: Parameters) -> tuple[jax.Array, PyTree]:
                 return batch_nll(self.model, w, state.state, batch, network_key)
 
             # back-propagate to w once; μ and ρ follow by shifting and scaling
@@ -107,16 +106,25 @@ class VariationalPhase(ElboPhase):
             g = jax.tree.map(lambda g: nll_scale * g, g)
             return self._with_kl(state, w, g, kl_scale), nll, network_state
 
-        (nll, network_state), (g_mu, g_rho) = jax.value_and_grad(
-            self._distribution_nll, argnums=(0, 1), has_aux=True
-        )(state.mu, state.rho, state.state, batch, weight_key, sign, network_key)
-        none = jax.tree.map(jnp.zeros_like, w)
-        kl = self._with_kl(state, w, none, kl_scale)
-        likelihood = {"mu": g_mu, "rho": g_rho}
+        def sampled_nll(q: dict[str, Parameters]) -> tuple[jax.Array, PyTree]:
+            rule, sigma = self.method.estimator, jax.tree.map(softplus, q["rho"])
+            noise = weight_key, sign, network_key
+            outputs, new_state, params = forward(
+                self.model, rule, q["mu"], sigma, state.state, batch.x, *noise
+            )
+            log_p = self.model.likelihood_of(params, outputs, batch.x, batch.y)
+            return -jnp.sum(batch.weight * log_p), new_state
+
+        descend = jax.value_and_grad(sampled_nll, has_aux=True)
+        (nll, network_state), likelihood = descend(state.variational)
+        kl = self._with_kl(state, w, jax.tree.map(jnp.zeros_like, w), kl_scale)
         grads = jax.tree.map(lambda a, b: nll_scale * a + b, likelihood, kl)
         return grads, nll, network_state
 
-    def _draw_weights(self, state: VariationalState, key: jax.Array, sign: Any) -> Any:
+    def _draw_weights(
+        self, state: VariationalState, key: jax.Array, sign: jax.Array
+    ) -> tuple[Parameters, jax.Array, jax.Array]:
+        """A draw of the weights, the key of its noise, and one for the network."""
         # two uses of one key, by two generators: the cheap one does not wait for a split
         weight_key, network_key = noise_key(key), jax.random.fold_in(key, 1)
         noise = standard_normal_like(weight_key, state.rho)
@@ -125,9 +133,6 @@ class VariationalPhase(ElboPhase):
             return m if r is None or e is None else m + softplus(r) * (sign.astype(e.dtype) * e)
 
         return jax.tree.map(draw, state.mu, state.rho, noise), weight_key, network_key
-
-    def _closed_kl(self, prior: Prior, mu: jax.Array, sigma: jax.Array) -> jax.Array | None:
-        return prior.kl_from_gaussian(mu, sigma) if self.method.kl == "auto" else None
 
     def _with_kl(
         self, state: VariationalState, w: Parameters, g: Parameters, kl_scale: jax.Array
@@ -158,16 +163,16 @@ class VariationalPhase(ElboPhase):
         added, so the noise need not be kept. Without a scale there is no KL.
         """
 
-        def leaf(prior: Prior, mu: jax.Array, rho: Any, w: jax.Array, g: jax.Array) -> _Pair:
+        def leaf(prior: Prior, mu: jax.Array, rho: PyTree, w: jax.Array, g: jax.Array) -> _Pair:
             if rho is None:
                 return _Pair(g, None)
             sigma, slope = softplus_and_slope(rho)
             if kl_scale is None:
                 return _Pair(g, g * (w - mu) / sigma * slope)
-            if self._closed_kl(prior, mu, sigma) is None:
+            if self.method.kl != "auto" or prior.kl_from_gaussian(mu, sigma) is None:
                 f = g - kl_scale * jax.grad(lambda w: jnp.sum(prior.log_prob(w)))(w)
                 return _Pair(f, (f * (w - mu) - kl_scale) / sigma * slope)
-            closed: Any = prior.kl_from_gaussian
+            closed: PyTree = prior.kl_from_gaussian
             total = lambda m, s: jnp.sum(closed(m, s))  # noqa: E731
             kl_mu, kl_sigma = jax.grad(total, argnums=(0, 1))(mu, sigma)
             for_rho = (g * (w - mu) / sigma + kl_scale * kl_sigma) * slope
@@ -185,29 +190,5 @@ class VariationalPhase(ElboPhase):
         closed = self.method.kl == "auto"
         return mean_field_kl(self.model.priors, state.mu, sigma, w, closed=closed)
 
-    def _distribution_nll(
-        self,
-        mu: Parameters,
-        rho: Parameters,
-        network_state: Any,
-        batch: Batch,
-        noise: jax.Array,
-        sign: jax.Array,
-        key: jax.Array,
-    ) -> tuple[jax.Array, Any]:
-        from .estimators import forward
-
-        sigma = jax.tree.map(softplus, rho)
-        outputs, network_state, params = forward(
-            self.model, self.method.estimator, mu, sigma, network_state, batch.x, noise, sign, key
-        )
-        log_p = self.model.likelihood_of(params, outputs, batch.x, batch.y)
-        return -jnp.sum(batch.weight * log_p), network_state
-
-    def _rho(self, state: VariationalState) -> Parameters:
-        return state.rho
-
     def finish(self, state: VariationalState, draws: Draw | None) -> Posterior:
-        return MeanFieldGaussian(
-            self.model, state.state, self.plan.targets, mu=state.mu, rho=state.rho
-        )
+        return MeanFieldGaussian(self.model, state.state, self.plan.targets, **state.variational)

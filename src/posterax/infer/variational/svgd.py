@@ -10,35 +10,36 @@ and each particle's gradient comes with its NLL and its network's state. The fac
 those of the objective per data point.
 """
 
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax.flatten_util import ravel_pytree
+from jaxtyping import PyTree
 
-from ..._util.checks import above_zero, whole_number
 from ...data import Batch, Data
 from ...model import Model
 from ...posteriors import Draws, Posterior
 from ...priors import is_flat, is_prior
-from ..base import Draw, History, Info, Method, Phase, Plan, Start, with_arrays
+from ..base import Draw, Info, Method, Phase, Plan, Start, with_arrays
 from ..chains.base import JITTER, ChainPhase
-from ..objective import DescentPhase, batch_nll, check_optimizer, mean_nll
+from ..objective import DescentPhase, batch_nll, mean_nll, need_prior
+from ..settings import Optimizer, Positive, Schedule, Several
 
 
 class ParticleState(NamedTuple):
     """All particles: positions (particle, weight), the networks' states, the optimiser's."""
 
     position: jax.Array
-    state: Any
-    optimizer: Any
+    state: PyTree
+    optimizer: PyTree
 
 
 class SteinPhase(ChainPhase, DescentPhase):
     """Steps of all particles, each of which is a chain for the starts."""
 
     title: ClassVar[str] = "moving particles"
+    explain = Phase.explain  # not that of chains, which do not descend
 
     def init(self, start: Start, data: Data | None, key: jax.Array) -> ParticleState:
         start_key, jitter_key = jax.random.split(key)
@@ -49,7 +50,7 @@ class SteinPhase(ChainPhase, DescentPhase):
         state = self._states(start, start_key)
         return ParticleState(position, state, self._optimizer().init(position))
 
-    def _states(self, start: Start, key: jax.Array) -> Any:
+    def _states(self, start: Start, key: jax.Array) -> PyTree:
         """Every particle's running averages: those of the draw whose weights ``starts`` took."""
         posterior, like = start.posterior, start.state
         if posterior is None:
@@ -59,12 +60,10 @@ class SteinPhase(ChainPhase, DescentPhase):
         turns = jnp.arange(self.chains) % len(jax.tree.leaves(ids)[0])
         return jax.tree.map(lambda a, b: a[turns].astype(b.dtype), states, like)
 
-    def step(
-        self, state: ParticleState, batch: Batch, key: jax.Array
-    ) -> tuple[ParticleState, Info]:
+    def step(self, state: ParticleState, batch: Batch, key: jax.Array) -> tuple[PyTree, Info]:
         n, m = self.plan.total, self.plan.batches
 
-        def objective(position: jax.Array, network_state: Any, key: jax.Array) -> Any:
+        def objective(position: jax.Array, network_state: PyTree, key: jax.Array) -> PyTree:
             params = self.parameters(position)
             nll, network_state = batch_nll(self.model, params, network_state, batch, key)
             loss = (m * nll - self.model.log_prior(params)) / n
@@ -74,8 +73,7 @@ class SteinPhase(ChainPhase, DescentPhase):
         keys = jax.random.split(key, self.chains)
         gradients, (nll, network_state) = descend(state.position, state.state, keys)
         descent, bandwidth = self.direction(state.position, gradients)
-        updates, optimizer = self._optimizer().update(descent, state.optimizer, state.position)
-        position = optax.apply_updates(state.position, updates)
+        position, optimizer = self._descend(state.position, descent, state.optimizer)
         terms = {"nll": jnp.mean(mean_nll(nll, batch)), "bandwidth": bandwidth}
         return ParticleState(position, network_state, optimizer), Info(terms)
 
@@ -108,20 +106,10 @@ class SteinPhase(ChainPhase, DescentPhase):
         )  # fmt: skip
         return ravel_pytree(each)[0].astype(bool)
 
-    def _positions(self, state: ParticleState) -> jax.Array:
-        return state.position
-
-    def explain(
-        self, state: ParticleState, history: History, term: str | None = None
-    ) -> str | None:
-        return Phase.explain(self, state, history, term)
-
     def finish(self, state: ParticleState, draws: Draw | None) -> Posterior:
         params = jax.vmap(self.parameters)(state.position)
         params, network_state = jax.tree.map(lambda a: a[None], (params, state.state))
-        return Draws(
-            self.model, network_state, self.plan.targets, draws=params, own_state=True
-        )  # fmt: skip
+        return Draws(self.model, network_state, self.plan.targets, draws=params, own_state=True)
 
 
 class SVGD(Method):
@@ -149,10 +137,8 @@ class SVGD(Method):
         >>> import numpy as np
         >>> import posterax as px
         >>> x = np.linspace(-1, 1, 32)[:, None].astype("float32")
-        >>> model = px.Model(
-        ...     px.networks.MLP(1, 1, (8,), key=0),
-        ...     px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1),
-        ... )
+        >>> network = px.networks.MLP(1, 1, (8,), key=0)
+        >>> model = px.Model(network, px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1))
         >>> posterior = px.fit(model, (x, x), px.SVGD(particles=10), steps=20, key=0)
         >>> posterior.shape
         (1, 10)
@@ -163,24 +149,16 @@ class SVGD(Method):
         the variance collapse of SVGD in high dimensions*, ICLR 2022.
     """
 
-    particles: int = 20
-    learning_rate: float = 1e-3
-    schedule: str = "cosine"
-    optimizer: Any = None
-    bandwidth: float | Literal["median"] = "median"
+    particles: Several = 20
+    learning_rate: Positive = 1e-3
+    schedule: Schedule = "cosine"
+    optimizer: Optimizer = None
+    bandwidth: Positive | Literal["median"] = "median"
 
     def __check_init__(self) -> None:
-        whole_number("particles", self.particles, least=2)
-        check_optimizer(self.optimizer, self.learning_rate, self.schedule)
         if isinstance(self.bandwidth, str) and self.bandwidth != "median":
             raise ValueError(f"bandwidth must be 'median' or a number, got {self.bandwidth!r}")
-        if not isinstance(self.bandwidth, str):
-            above_zero("bandwidth", self.bandwidth)
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
-        if not model.bayesian_size:
-            raise ValueError(
-                "model: no parameter has a prior, so nothing keeps particles apart; give the model "
-                "a prior, or use px.DeepEnsemble"
-            )
+        need_prior(model, "SVGD", "px.DeepEnsemble")
         return [SteinPhase(model, plan, with_arrays(self, model), self.particles)]
