@@ -158,7 +158,7 @@ def check_masks(mask: PyTree, network: Network) -> Masks:
     masks = {}
     for name, value in named_leaves(mask).items():
         if name not in params:
-            raise ValueError(f"mask: {name!r} is none of the weights {', '.join(params)}")
+            raise ValueError(f"mask: no weight is called {name!r}, only {', '.join(params)}")
         array = np.asarray(value)
         if array.dtype != bool:
             raise TypeError(f"mask: {name} must be booleans (True: remains), got {array.dtype}")

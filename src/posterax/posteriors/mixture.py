@@ -85,7 +85,7 @@ class GaussianMixture(Posterior):
 
     def as_prior(self) -> PerWeight:
         raise ValueError(
-            "GaussianMixture is no Gaussian: use posterior.component(i).as_prior(), one at a time"
+            f"{self.members} components are no Gaussian: use posterior.component(i).as_prior()"
         )
 
 
