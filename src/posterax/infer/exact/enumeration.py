@@ -177,6 +177,6 @@ def _count(model: Model) -> int:
         size = f"{10 ** (exponent % 1):.2f}e{int(exponent)}"
         raise ValueError(
             f"model: {powers} ≈ {size} states are too many to visit (Enumeration goes to 2^22 = "
-            f"{MOST_STATES:,}): use px.Metropolis, or freeze some weights (where=, rest='frozen')"
+            f"{MOST_STATES:,}): use px.Metropolis or px.ImportanceSampling, or freeze some weights"
         )
     return math.prod(k**n for k, n in sizes.items())
