@@ -21,7 +21,7 @@ from posterax import priors
 from posterax.fitting.fit import fit
 from posterax.infer import DeepEnsemble
 from posterax.likelihoods import Categorical
-from posterax.metrics import expected_calibration_error
+from posterax.metrics import evaluate
 from posterax.model import Model
 from posterax.networks import MLP
 from posterax.posteriors import Posterior
@@ -112,10 +112,11 @@ def one(
     posterior = train(data, size, scale, seed)
     trained = time.perf_counter()
     inside = posterior.predict(known[0], key=seed)
+    scored = evaluate(inside, known[1], resamples=0)
     result: dict[str, Any] = {
-        "accuracy": float(np.mean(inside.mode == known[1])),
-        "nll": float(-np.mean(inside.log_prob(known[1]))),
-        "ece": float(expected_calibration_error(inside.mean, known[1])),
+        "accuracy": 1 - scored["error"].value,
+        "nll": scored["nll"].value,
+        "ece": scored["calibration_error"].value,
         "entropy": float(inside.total.mean()),
     }
     for name, x in others.items():

@@ -22,7 +22,7 @@ from posterax import priors
 from posterax.fitting.fit import fit
 from posterax.infer import BayesByBackprop, MaximumLikelihood, MCDropout, Method
 from posterax.likelihoods import Categorical
-from posterax.metrics import expected_calibration_error
+from posterax.metrics import evaluate
 from posterax.model import Model
 from posterax.posteriors import Point, Posterior
 
@@ -271,9 +271,7 @@ def scores(posterior: Posterior, x: np.ndarray, y: np.ndarray, key: int) -> dict
     result = {}
     for name, one in {"mean": centre, "draws": posterior}.items():
         predictive = one.predict(x, samples=SAMPLES, key=key)
-        result[name] = {
-            "error": float(np.mean(predictive.mode != y)),
-            "nll": float(-np.mean(predictive.log_prob(y))),
-            "ece": float(expected_calibration_error(predictive, y)),
-        }
+        scored = evaluate(predictive, y, resamples=0)
+        names = {"error": "error", "nll": "nll", "ece": "calibration_error"}
+        result[name] = {short: scored[full].value for short, full in names.items()}
     return result

@@ -19,7 +19,7 @@ import numpy as np
 from posterax.demo import SAMPLES, Arrays, curve, curve_data, curve_model
 from posterax.fitting.fit import fit
 from posterax.infer import HMC, BayesByBackprop, DeepEnsemble, MaximumAPosteriori, Method
-from posterax.metrics import coverage
+from posterax.metrics import evaluate
 from posterax.posteriors import Point, Posterior
 
 from .store import Store
@@ -130,14 +130,12 @@ def figures(posterior: Posterior, test: Arrays) -> dict[str, Any]:
     """RMSE, NLL and coverage on new points, and the epistemic deviation at some places."""
     x, y = test
     predictive = _predict(posterior, x)
-    mean = np.asarray(predictive.mean).reshape(-1)
+    scored = evaluate(predictive, y, only=("rmse", "nll", "coverage"), resamples=0)
     places = np.resize(np.asarray(PLACES, np.float32), len(x))  # the shape that is compiled already
     deviation = np.sqrt(_predict(posterior, places).epistemic).reshape(-1)[: len(PLACES)]
     outside = np.delete(deviation, np.arange(len(PLACES))[INSIDE])
     return {
-        "rmse": float(np.sqrt(np.mean(np.square(mean - y)))),
-        "nll": float(-np.mean(predictive.log_prob(y))),
-        "coverage": float(coverage(predictive.interval(LEVEL), y)),
+        **{name: score.value for name, score in scored.items()},
         "deviation": {f"{p:g}": float(d) for p, d in zip(PLACES, deviation, strict=True)},
         "inside": float(deviation[INSIDE].mean()),
         "outside": float(outside.mean()),

@@ -1,7 +1,6 @@
 """Contextual bandits: the loop, the replay buffer, the policies, agents live and in files."""
 
 from collections import deque
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -127,9 +126,8 @@ def test_thompson_sampling_beats_chance_by_far(thompson):
 
 
 def test_runs_side_by_side_under_vmap_are_those_that_go_alone(thompson):
-    starts, courses = jax.vmap(jax.random.split)(
-        jnp.stack([jax.random.fold_in(jax.random.key(7), r) for r in range(2)])
-    ).T.T
+    keys = jnp.stack([jax.random.fold_in(jax.random.key(7), r) for r in range(2)])
+    starts, courses = jax.vmap(jax.random.split)(keys).T
     state = jax.jit(jax.vmap(lambda k: THOMPSON.init(4, 2, k)))(starts)
     played = loop.Played(*(jnp.zeros((2, 8), kind) for kind in (jnp.int32, float, float, float)))
     span = jnp.asarray(0, jnp.int32), jnp.asarray(8, jnp.int32)
@@ -380,7 +378,7 @@ def test_settings_come_back_from_a_file():
         ),
     ]
     for policy in policies:
-        assert eqx.tree_equal(_make(_describe(policy), {}, Path("agent.px")), policy)
+        assert eqx.tree_equal(_make(_describe(policy), {}), policy)
 
 
 LINE = {"w": np.zeros((6, 1), "float32")}, lambda weights, x: x @ weights["w"]

@@ -18,9 +18,10 @@ from ._util.keys import KeyLike, as_key
 from ._util.tree import tree_size
 from .fitting.fit import fit
 from .infer import Method
-from .metrics import coverage, expected_calibration_error, negative_log_likelihood
+from .metrics import evaluate
 from .model import Model
 from .posteriors import Draws, Point, Posterior
+from .posteriors.draws import effective
 from .predictive import Predictive
 
 Arrays = tuple[np.ndarray, np.ndarray]
@@ -82,9 +83,8 @@ def _note(posterior: Posterior) -> str:
     """What a reader must know of weighted draws: how few of them count."""
     if not isinstance(posterior, Draws) or posterior.log_weights is None:
         return ""
-    weights = np.asarray(jax.nn.softmax(np.ravel(posterior.log_weights)))
-    effective = 1 / np.sum(np.square(weights))
-    return f"effective sample size {effective:.1f} of {len(weights):,} candidates"
+    size = effective(posterior.log_weights)
+    return f"effective sample size {size:.1f} of {np.size(posterior.log_weights):,} candidates"
 
 
 # -- the regression curve of Blundell et al. (2015)
@@ -156,15 +156,11 @@ def curve_entries(key: KeyLike = 0, *, quick: bool = False) -> list[Entry]:
 def curve_scores(posterior: Posterior, test: Arrays) -> dict[str, float]:
     """Scores inside the data, and the epistemic deviation inside and far outside of it."""
     x, y = test
-    predictive = _predict(posterior, x)
+    names = {"RMSE": "rmse", "NLL": "nll", "cover": "coverage"}
+    scored = evaluate(_predict(posterior, x), y, only=tuple(names.values()), resamples=0)
     inside, outside = epistemic_deviation(posterior, (0.25, 1.0))
-    return {
-        "RMSE": float(np.sqrt(np.mean(np.square(predictive.mean - y)))),
-        "NLL": negative_log_likelihood(predictive, y),
-        "cover": coverage(predictive, y, 0.9),
-        "sd 0.25": inside,
-        "sd 1": outside,
-    }
+    scores = {short: scored[name].value for short, name in names.items()}
+    return scores | {"sd 0.25": inside, "sd 1": outside}
 
 
 def epistemic_deviation(posterior: Posterior, at: Sequence[float]) -> list[float]:
@@ -248,9 +244,6 @@ def digits_entries(key: KeyLike = 0, *, quick: bool = False) -> list[Entry]:
 def digits_scores(posterior: Posterior, test: Arrays) -> dict[str, float]:
     """Error, NLL and expected calibration error."""
     x, y = test
-    predictive = _predict(posterior, x)
-    return {
-        "error": float(np.mean(predictive.mode != y)),
-        "NLL": negative_log_likelihood(predictive, y),
-        "ECE": expected_calibration_error(predictive.mean, y),
-    }
+    scored = evaluate(_predict(posterior, x), y, resamples=0)
+    names = {"error": "error", "NLL": "nll", "ECE": "calibration_error"}
+    return {short: scored[name].value for short, name in names.items()}

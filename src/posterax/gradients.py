@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jaxtyping import PyTree
 
 from ._util.checks import whole_number
 from ._util.keys import KeyLike, as_key
@@ -15,6 +16,7 @@ from .data import unpack
 from .fitting.prepare import Asked, prepare
 from .fitting.start import make_start
 from .infer import Method
+from .infer.base import Phase, Start
 from .model import Model
 from .posteriors import Posterior
 
@@ -28,8 +30,8 @@ RECORDER = optax.GradientTransformation(
 class GradientMoments(NamedTuple):
     """Mean and variance of one step's gradient, trees like the optimiser's {mu, rho, …}."""
 
-    mean: Any
-    variance: Any
+    mean: PyTree
+    variance: PyTree
 
     @property
     def average(self) -> float:
@@ -40,7 +42,7 @@ class GradientMoments(NamedTuple):
 
 def gradient_moments(
     model: Model,
-    data: Any,
+    data: tuple[PyTree, ...],
     method: Method,
     posterior: Posterior,
     *,
@@ -84,36 +86,30 @@ def gradient_moments(
     method = dataclasses.replace(method, **fields)
     data = unpack(data)  # never a source of batches
     ready = prepare(model, data, method, Asked(steps=1, batch_size=len(data[1])))
-    phase = ready.phases[0]
-    start = make_start(posterior, ready.model)
-    mean, variance = _repeat(phase, start, ready.data, as_key(key), jnp.arange(2 * repeats))
-    return GradientMoments(mean, variance)
+    phase, start = ready.phases[0], make_start(posterior, ready.model)
+    numbers = jnp.arange(2 * repeats)
+    return GradientMoments(*_repeat(phase, start, ready.data, as_key(key), numbers))
 
 
 @eqx.filter_jit
-def _repeat(phase: Any, start: Any, data: Any, key: jax.Array, numbers: jax.Array) -> Any:
+def _repeat(phase: Phase, start: Start, data: PyTree, key: jax.Array, numbers: jax.Array) -> Any:
     state = phase.init(start, None, key)
     batch, half = data.everything(), len(numbers) // 2
     # every step is the first one: a warm-up of the KL must not go on
     again = {"step": state.step} if hasattr(state, "step") else {}
 
-    def one(carry: Any, number: jax.Array) -> Any:
+    def one(carry: PyTree, number: jax.Array) -> Any:
         state, total, squares, first = carry
         state, _ = phase.step(state._replace(**again), batch, jax.random.fold_in(key, number))
         # sums of distances from a gradient that is about the mean: nothing large cancels
         first = jax.tree.map(lambda f, g: jnp.where(number < half, g, f), first, state.optimizer)
         away = jax.tree.map(jnp.subtract, state.optimizer, first)
-        return (
-            state,
-            jax.tree.map(jnp.add, total, away),
-            jax.tree.map(lambda s, d: s + jnp.square(d), squares, away),
-            first,
-        ), None
+        total = jax.tree.map(jnp.add, total, away)
+        squares = jax.tree.map(lambda s, d: s + jnp.square(d), squares, away)
+        return (state, total, squares, first), None
 
     zeros = jax.tree.map(jnp.zeros_like, state.optimizer)
     (_, total, squares, first), _ = jax.lax.scan(one, (state, zeros, zeros, zeros), numbers)
     mean = jax.tree.map(lambda t: t / half, total)
-    variance = jax.tree.map(
-        lambda s, m: (s / half - jnp.square(m)) * half / (half - 1), squares, mean
-    )
-    return jax.tree.map(jnp.add, first, mean), variance
+    unbiased = lambda s, m: (s / half - jnp.square(m)) * half / (half - 1)  # noqa: E731
+    return jax.tree.map(jnp.add, first, mean), jax.tree.map(unbiased, squares, mean)

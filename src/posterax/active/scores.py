@@ -237,17 +237,13 @@ def left_of(size: int, exclude: ArrayLike) -> np.ndarray:
     rows = np.asarray(exclude).reshape(-1)
     if rows.dtype == bool:
         if len(rows) != size:
-            raise ValueError(
-                f"exclude: a mask must have one entry for each of {size} inputs, got {len(rows)}"
-            )
+            raise ValueError(f"exclude: a mask has one for each of {size} inputs, got {len(rows)}")
         return np.flatnonzero(~rows)
     if rows.size and not np.issubdtype(rows.dtype, np.integer):
         raise TypeError(f"exclude must be numbers of inputs or booleans, got {rows.dtype}")
     wrong = rows[(rows < 0) | (rows >= size)]
     if wrong.size:
-        raise ValueError(
-            f"exclude: there is no input {wrong[0]} in a pool of {size}, 0 … {size - 1}"
-        )
+        raise ValueError(f"exclude: there is no input {wrong[0]} in a pool of {size}")
     return np.setdiff1d(np.arange(size), rows)
 
 

@@ -105,21 +105,17 @@ class Policy(eqx.Module):
 
 def check_environment(environment: Environment) -> None:
     """Refuse what is no environment."""
-    check_kind(
-        "environment",
-        environment,
-        Environment,
-        "a px.bandits.Environment such as px.bandits.wheel(0.5)",
-    )
+    rule = "environment must be a px.bandits.Environment such as px.bandits.wheel(0.5)"
+    check_kind(environment, Environment, rule)
 
 
 def check_policy(policy: Policy) -> None:
     """Refuse what is no policy, or the class of one."""
-    check_kind("policy", policy, Policy, "a px.bandits.Policy such as px.bandits.Thompson()")
+    check_kind(policy, Policy, "policy must be a px.bandits.Policy such as px.bandits.Thompson()")
 
 
-def check_kind(name: str, value: object, kind: type, what: str) -> None:
-    """Refuse what is not of this kind, or is the class of one: ``what`` says what would do."""
+def check_kind(value: object, kind: type, rule: str) -> None:
+    """Refuse what is not of this kind, or is the class of one."""
     if not isinstance(value, kind):
         given = f"{value.__name__}; call it" if isinstance(value, type) else type(value).__name__
-        raise TypeError(f"{name} must be {what}, got {given}")
+        raise TypeError(f"{rule}, got {given}")

@@ -145,8 +145,8 @@ class Neural(Policy):
         one_of("heads", self.heads, ("joint", "per_action"))
         one_of("data_size", self.data_size, ("buffer", "seen"))
         if self.method is not None:
-            what = "an inference method such as px.BayesByBackprop()"
-            check_kind("method", self.method, Method, what)
+            rule = "method must be an inference method such as px.BayesByBackprop()"
+            check_kind(self.method, Method, rule)
         if self.refit_every is not None:
             whole_number("refit_every", self.refit_every)
         elif self.epochs is not None:

@@ -92,43 +92,39 @@ def load(path: str | Path, *, policy: Policy | None = None) -> Agent:
     """
     path = Path(path)
     arrays, header = read(path)
-    about = header.get("agent")
-    if not isinstance(about, dict):
-        raise CheckpointError("holds no agent; px.load reads posteriors")
     with refusing(path):
-        return _rebuild(arrays, header, about, policy)
-
-
-def _rebuild(arrays: Arrays, header: Header, about: Header, policy: Policy | None) -> Agent:
-    stored = field(about, "policy", dict, type(None))
-    if policy is None and stored is None:
-        raise CheckpointError(
-            "its policy is of your own making, or has a network or optimiser that is; "
-            "make the same one and call px.bandits.load(path, policy=policy)"
-        )
-    made: Any = None if stored is None else _make(stored, arrays)
-    if policy is not None:
-        # made again from the file, so that settings which came later have their defaults
-        known = about["fingerprint"] if stored is None else _settings(made)
-        if known != (_fingerprint(policy) if stored is None else _settings(policy)):
-            raise CheckpointError("policy has other settings than the one that was saved")
-    policy = made if policy is None else policy
-    if not isinstance(policy, Policy):
-        raise CheckpointError(f"its policy is a {type(policy).__name__}")
-    features, actions = (whole_number(n, field(about, n, int)) for n in SIZES)
-    _check_sizes(policy, features, actions, arrays)
-    agent = Agent(policy, features, actions)
-    for name in COUNTS:
-        setattr(agent, name, whole_number(name, about[name], least=0))
-    agent.course = unpack(agent.course, arrays, "course")
-    state = unpack(_apart(agent.state)[0], arrays, "agent")
-    if "posterior" in header:
-        assert isinstance(policy, Neural)
-        model = learner_of(policy, agent.features, agent.actions).model
-        posterior = files.rebuild(arrays, header, model).bare()
-        state = state._replace(learned=own_copy(posterior))
-    agent.state = state
-    return agent
+        about = header.get("agent")
+        if not isinstance(about, dict):
+            raise CheckpointError("holds no agent; px.load reads posteriors")
+        stored = field(about, "policy", dict, type(None))
+        if policy is None and stored is None:
+            raise CheckpointError(
+                "its policy is of your own making, or has a network or optimiser that is; "
+                "make the same one and call px.bandits.load(path, policy=policy)"
+            )
+        made: Any = None if stored is None else _make(stored, arrays)
+        if policy is not None:
+            # made again from the file, so that settings which came later have their defaults
+            known = about["fingerprint"] if stored is None else _settings(made)
+            if known != (_fingerprint(policy) if stored is None else _settings(policy)):
+                raise CheckpointError("policy has other settings than the one that was saved")
+        policy = made if policy is None else policy
+        if not isinstance(policy, Policy):
+            raise CheckpointError(f"its policy is a {type(policy).__name__}")
+        features, actions = (whole_number(n, field(about, n, int)) for n in SIZES)
+        _check_sizes(policy, features, actions, arrays)
+        agent = Agent(policy, features, actions)
+        for name in COUNTS:
+            setattr(agent, name, whole_number(name, about[name], least=0))
+        agent.course = unpack(agent.course, arrays, "course")
+        state = unpack(_apart(agent.state)[0], arrays, "agent")
+        if "posterior" in header:
+            assert isinstance(policy, Neural)
+            model = learner_of(policy, agent.features, agent.actions).model
+            posterior = files.rebuild(arrays, header, model).bare()
+            state = state._replace(learned=own_copy(posterior))
+        agent.state = state
+        return agent
 
 
 def _check_sizes(policy: Policy, features: int, actions: int, arrays: Arrays) -> None:
@@ -206,12 +202,10 @@ def _number(value: Any) -> Any:
 
 
 def _describe(value: Any) -> Any:
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
+    if value is None or isinstance(value, bool | int | float | str | np.generic | jax.Array):
+        return value  # numbers of numpy's or JAX's own types are Python's once they are JSON
     if isinstance(value, tuple | list):
         return {"tuple": [_describe(v) for v in value]}
-    if isinstance(value, np.generic | np.ndarray | jax.Array):
-        return _number(value)
     name = type(value).__name__
     if isinstance(value, Prior):
         node = {"prior": by_name.describe_prior(value)}

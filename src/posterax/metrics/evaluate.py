@@ -248,7 +248,7 @@ def _of_classes(given: Forecast, y: np.ndarray, wanted: Sequence[str]) -> Column
 def _calibration_error(predictive: Forecast, y: np.ndarray, weight: Weight) -> float:
     if predicts_values(predictive):
         return quantile_calibration_error(predictive, y, weight=weight) ** 0.5
-    return expected_calibration_error(predictive, y, weight=weight)
+    return expected_calibration_error(class_probabilities(predictive), y, weight=weight)
 
 
 def _by_chance(p: np.ndarray | None, weight: Weight, shape: tuple[int, ...]) -> float:

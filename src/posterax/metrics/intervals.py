@@ -1,6 +1,6 @@
 """Whether y falls where the predictive said it would, and how much room that took."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -189,10 +189,9 @@ def quantile_calibration_error(
 
 def _ends(predictive: Forecast, level: float) -> tuple[np.ndarray, np.ndarray]:
     level = fraction("level", level)
-    if isinstance(predictive, tuple | list) and len(predictive) == 2:
-        low, high = (np.asarray(as_array(end, "interval"), np.float64) for end in predictive)
-        if low.shape != high.shape or np.any(low > high):
-            raise ValueError("the lower and the upper ends must have one shape, and be in order")
-        return low, high
-    low, high = only_values(predictive).interval(level)
-    return np.asarray(low, np.float64), np.asarray(high, np.float64)
+    given = isinstance(predictive, tuple | list) and len(predictive) == 2
+    ends: Any = predictive if given else only_values(predictive).interval(level)
+    low, high = (np.asarray(as_array(end, "interval"), np.float64) for end in ends)
+    if low.shape != high.shape or np.any(low > high):
+        raise ValueError("the lower and the upper ends must have one shape, and be in order")
+    return low, high

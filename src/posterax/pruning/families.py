@@ -91,17 +91,15 @@ def silenced(posterior: Posterior, masks: Masks) -> Posterior:
     """
     rows = _row_mask(posterior, masks)
 
-    def one(tree: PyTree, front: int, silent: float) -> PyTree:
+    def silence(tree: PyTree, front: int, silent: float) -> PyTree:
         def set_to(path: tuple[Any, ...], w: jax.Array) -> jax.Array:
             mask = masks.get(path_name(path))
             return w if mask is None else jnp.asarray(np.where(mask, w, np.float32(silent)))
 
         return jtu.tree_map_with_path(set_to, tree)
 
-    def blank(matrix: ArrayLike) -> jax.Array:
-        return jnp.asarray(np.asarray(matrix) * rows[:, None].astype(np.float32))
-
-    return dataclasses.replace(posterior.bare(), **_fields(posterior, masks, one, blank))
+    blank = lambda a: jnp.asarray(np.asarray(a) * rows[:, None].astype(np.float32))  # noqa: E731
+    return dataclasses.replace(posterior.bare(), **_fields(posterior, masks, silence, blank))
 
 
 def _row_mask(posterior: Posterior, masks: Masks) -> np.ndarray:
