@@ -84,7 +84,7 @@ def test_moments_are_the_mixture_s(mixture):
 
 
 def test_a_mixture_is_no_gaussian_prior(mixture):
-    with pytest.raises(ValueError, match=r"3 components.*component\(i\)"):
+    with pytest.raises(ValueError, match=r"no Gaussian.*component\(i\)"):
         mixture.as_prior()
     assert isinstance(mixture.component(0).as_prior(), px.priors.PerWeight)
 
@@ -292,7 +292,7 @@ def test_members_over_two_devices_are_the_same(tmp_path):
     script = textwrap.dedent(
         """
         import sys, numpy as np, jax
-        from posterax import loop
+        from posterax.fitting import loop
         from tests.test_ensemble import over_devices_case
         on, chunk = [], loop.run_chunk
         def watched(fixed, state, buffers):
@@ -325,7 +325,7 @@ BAD = {
     "a method that samples": (lambda: px.DeepEnsemble(2, px.NUTS()), "inside must be .*got NUTS"),
     "another family": (
         lambda: px.DeepEnsemble(2, px.BayesByBackprop(family="full")),
-        "inside must be .* a method whose posteriors can be mixed.*with its own family",
+        "inside must be .* a method whose posteriors can be mixed",
     ),
     "rate beside a method": (
         lambda: px.DeepEnsemble(2, px.BayesByBackprop(), learning_rate=0.1),

@@ -181,7 +181,7 @@ def test_chains_over_two_devices_give_the_same_draws(truth, tmp_path):
         """
         import sys, numpy as np, jax, posterax as px
         sys.path.insert(0, ".")
-        from posterax import loop
+        from posterax.fitting import loop
         from tests.conjugate import conjugate
         on, chunk = [], loop.run_chunk
         def watched(fixed, state, buffers):

@@ -69,7 +69,8 @@ def load(folder: Path) -> tuple[Weeks, np.ndarray]:
     )
     date = rows[:, 0].astype("datetime64[D]")
     begin = date.astype("datetime64[Y]")
-    length = (begin + 1).astype("datetime64[D]") - begin.astype("datetime64[D]")
+    after = begin + np.timedelta64(1, "Y")
+    length = after.astype("datetime64[D]") - begin.astype("datetime64[D]")
     year = 1970 + begin.astype(int) + (date - begin) / length
     seen = rows[:, 1] != ""
     return Weeks(year[seen], rows[seen, 1].astype(float)), year[~seen]

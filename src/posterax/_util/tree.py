@@ -95,3 +95,9 @@ def dtype_of(tree: Any) -> Any:
 def shapes_of(tree: Any) -> list[tuple[int, ...]]:
     """The shapes of all leaves."""
     return [tuple(leaf.shape) for leaf in jax.tree.leaves(tree)]
+
+
+def abstract_rows(x: PyTree, rows: int) -> PyTree:
+    """Inputs by shape and type, as JAX has them, with so many rows."""
+    canonical = jax.dtypes.canonicalize_dtype
+    return jax.tree.map(lambda a: jax.ShapeDtypeStruct((rows, *a.shape[1:]), canonical(a.dtype)), x)

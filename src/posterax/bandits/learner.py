@@ -163,7 +163,7 @@ class Learner(eqx.Module):
         phase = self.phase(1, 1)
         # a method of several members or chains makes a start for each, of the network's own
         state = phase.init(self.start(start_key), None, init_key)
-        if phase.retained(1, 1) is None:
+        if phase.retained(jnp.ones((), jnp.int32), 1) is None:  # the plan may be traced
             return Learned(state)
         shape = (self.settings.batch_size, self.features + self.actions)
         nothing = Batch(

@@ -12,7 +12,7 @@ from jax.typing import DTypeLike
 from jaxtyping import PyTree
 
 from .._util.jax_names import shaped
-from .._util.tree import named_leaves
+from .._util.tree import abstract_rows, named_leaves
 from ..data import shuffle
 from ..program.walker import equations
 
@@ -217,7 +217,7 @@ def footprint(network: Network, x: PyTree) -> Footprint:
 def _trace(network: Network, x: PyTree) -> Footprint:
     output, sizes = _sizes(network, x)
     rows = jax.tree.leaves(x)[0].shape[0]
-    more = jax.tree.map(lambda a: jax.ShapeDtypeStruct((rows + 1, *a.shape[1:]), a.dtype), x)
+    more = abstract_rows(x, rows + 1)
     # weights are values too; what grows with the batch is an activation
     try:
         grown = _sizes(network, more)[1]

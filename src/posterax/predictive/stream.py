@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from .._util.memory import explain_out_of_memory
+from .._util.tree import abstract_rows
 from ..data import as_array, bucket, check_finite, pad_rows
 from ..model import Model
 from ..networks.base import footprint
@@ -239,7 +240,7 @@ class Streamed:
         return [np.concatenate(columns) for columns in zip(*parts, strict=True)]
 
     def _bytes_per_input(self, width: int) -> int:
-        one = jax.tree.map(lambda a: jax.ShapeDtypeStruct((1, *a.shape[1:]), a.dtype), self._x)
+        one = abstract_rows(self._x, 1)
         shape, widest = footprint(self._model.network, self._model.likelihood.split(one)[0])
         # outputs of all samples, as they are and on the way to a result; and two layers
         return 12 * width * max(int(np.prod(shape[1:])), 1) + 2 * widest

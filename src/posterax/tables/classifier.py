@@ -67,7 +67,8 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """The most probable class."""
-        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+        probabilities = self.predict_proba(X)  # which refuses one that is not fitted
+        return self.classes_[np.argmax(probabilities, axis=1)]
 
     def predict_proba(self, X: ArrayLike, return_std: bool = False) -> Any:
         """Class probabilities, averaged over the posterior, in the order of ``classes_``.

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from ..._util.memory import refuse_beyond_memory
-from ..._util.tree import dtype_of, named_leaves
+from ..._util.tree import abstract_rows, dtype_of, named_leaves
 from ...data import Batch, Data
 from ...model import Model, Parameters
 from ...networks.parts import Where
@@ -228,10 +228,7 @@ class Laplace(Method):
                 "structure='kronecker' needs whole arrays, and the network is pruned of entries "
                 f"of {', '.join(pruned)}: use structure='diagonal', or 'full' where it fits"
             )
-        example = jax.tree.map(
-            lambda a: jax.ShapeDtypeStruct((1, *a.shape[1:]), a.dtype), plan.inputs
-        )
-        blocks = layout(model, example, structure, self.layer)
+        blocks = layout(model, abstract_rows(plan.inputs, 1), structure, self.layer)
         self._check_priors(model, blocks)
         width = np.dtype(dtype_of(model.parameters)).itemsize
         shapes = [shape for block in blocks for shape in block.shapes(model).values()]
