@@ -12,7 +12,7 @@ interactions. Settings were chosen with other random numbers than those that are
 
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -38,7 +38,8 @@ class Settings(NamedTuple):
     prior: tuple[float, ...] = (1.0,)  # σ of a Gaussian, or π, σ₁, σ₂ of the mixture
     initial_rho: float = -3.0
     eps: float = 0.1  # of Adam: gradients well below it move a weight little
-    data_size: str = "seen"  # what the KL is divided by: all interactions so far, or "buffer"
+    # what the KL is divided by: all interactions so far, or those in the buffer
+    data_size: Literal["buffer", "seen"] = "seen"
     decay: float | None = 1_000  # interactions after which the rate begins to fall
     power: float = 1.0  # by which it does
     random_first: int = 0  # actions at random before the first choice

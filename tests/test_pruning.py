@@ -661,7 +661,7 @@ def errors():
         "residual=True": lambda: px.pruning.compact(
             mean_field(model_of(mlp((4, 4), residual=True)))
         ),
-        "'head' is none of the weights": lambda: sparse(mlp(), {"head": np.ones(3, bool)}),
+        "no weight is called 'head'": lambda: sparse(mlp(), {"head": np.ones(3, bool)}),
         "must be booleans": lambda: sparse(mlp(), {"layers.0.bias": np.ones(8)}),
         "must have the shape": lambda: sparse(mlp(), {"layers.0.bias": np.ones(9, bool)}),
     }

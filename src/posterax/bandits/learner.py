@@ -131,7 +131,7 @@ class Learner(eqx.Module):
 
     # -- training, within a compiled program
 
-    def _plan(self, filled: ArrayLike, seen: ArrayLike) -> Plan:
+    def _phases(self, filled: ArrayLike, seen: ArrayLike) -> list[Phase]:
         settings = self.settings
         counted = seen if settings.data_size == "seen" else filled
         total = jnp.maximum(jnp.asarray(counted, jnp.result_type(float)), 1)
@@ -140,17 +140,17 @@ class Learner(eqx.Module):
         steps = jnp.asarray(settings.updates * settings.buffer, jnp.int32)
         inputs = jax.ShapeDtypeStruct(shape, total.dtype)
         batches = -(-held // settings.batch_size)
-        return Plan(total, batches, steps, settings.batch_size, self.targets, inputs=inputs)
+        plan = Plan(total, batches, steps, settings.batch_size, self.targets, inputs=inputs)
+        return self.method.phases(self.model, plan)
 
     def phase(self, filled: ArrayLike, seen: ArrayLike) -> Phase:
         """The method's one phase, for so many interactions in the buffer and so many in all."""
-        return self.method.phases(self.model, self._plan(filled, seen))[0]
+        return self._phases(filled, seen)[0]
 
     def _check_method(self) -> None:
         """Refuse what has more than one phase, or needs all data at each step."""
-        plan = self._plan(self.settings.buffer, self.settings.buffer)
-        phases = self.method.phases(self.model, plan)
-        needs = self.method.needs
+        buffer, needs = self.settings.buffer, self.method.needs
+        phases = self._phases(buffer, buffer)
         if needs.counts != "epochs" or needs.all_data or len(phases) > 1:
             raise ValueError(
                 f"method: {repr(self.method).removesuffix('()')} does not learn from minibatches "

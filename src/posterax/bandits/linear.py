@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .._util.checks import above_zero
+from ..infer.settings import Positive, check_settings
 from .base import Policy
 
 
@@ -77,15 +77,13 @@ class LinearThompson(Policy):
         update is in Bierman, *Factorization methods for discrete sequential estimation*, 1977.
     """
 
-    prior_scale: float = eqx.field(static=True, default=2.0)
-    noise: float | None = eqx.field(static=True, default=None)
+    prior_scale: Positive = eqx.field(static=True, default=2.0)
+    noise: Positive | None = eqx.field(static=True, default=None)
     forgetting: float = eqx.field(static=True, default=1.0)
     intercept: bool = eqx.field(static=True, default=True)
 
     def __check_init__(self) -> None:
-        above_zero("prior_scale", self.prior_scale)
-        if self.noise is not None:
-            above_zero("noise", self.noise)
+        check_settings(self)
         if not 0 < self.forgetting <= 1:
             raise ValueError(f"forgetting must lie above 0 and be at most 1, got {self.forgetting}")
 

@@ -5,8 +5,9 @@ weights, by any method of posterax, says how far that is known.
 """
 
 import dataclasses
+from functools import partial
 from math import prod
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -15,10 +16,11 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array
 
-from .._util.checks import above_zero, one_of, whole_number
+from .._util.checks import whole_number
 from ..data import Padded, bucket, shuffle
 from ..infer import BayesByBackprop
 from ..infer.base import Method
+from ..infer.settings import Positive, Whole, check_settings
 from ..likelihoods import Likelihood
 from ..model import Model
 from ..posteriors import Posterior
@@ -122,38 +124,29 @@ class Neural(Policy):
     _: dataclasses.KW_ONLY
     network: Any = None
     method: Method | None = None
-    samples: int = 2
-    heads: str = "joint"
+    samples: Whole = 2
+    heads: Literal["joint", "per_action"] = "joint"
     hidden: tuple[int, ...] = (100, 100)
     prior: Any = None
     likelihood: Likelihood | None = None
-    buffer: int = 4096
-    batch_size: int = 64
-    updates: int = 64
-    data_size: str = "buffer"
-    random_first: int = 0
-    reward_scale: float | None = None
-    refit_every: int | None = None  # type: ignore[misc]
-    epochs: float | None = None
+    buffer: Whole = 4096
+    batch_size: Whole = 64
+    updates: Whole = 64
+    data_size: Literal["buffer", "seen"] = "buffer"
+    random_first: Annotated[int, partial(whole_number, least=0)] = 0
+    reward_scale: Positive | None = None
+    refit_every: Whole | None = None  # type: ignore[misc]
+    epochs: Positive | None = None
 
     at_random: ClassVar[bool] = False  # whether stored draws are chosen among, or all averaged
 
     def __check_init__(self) -> None:
-        for name in ("buffer", "batch_size", "updates", "samples"):
-            whole_number(name, getattr(self, name))
-        whole_number("random_first", self.random_first, least=0)
-        one_of("heads", self.heads, ("joint", "per_action"))
-        one_of("data_size", self.data_size, ("buffer", "seen"))
+        check_settings(self)
         if self.method is not None:
             rule = "method must be an inference method such as px.BayesByBackprop()"
             check_kind(self.method, Method, rule)
-        if self.refit_every is not None:
-            whole_number("refit_every", self.refit_every)
-        elif self.epochs is not None:
+        if self.refit_every is None and self.epochs is not None:
             raise ValueError("epochs: of the fits of refit_every, which is not given")
-        for name in ("reward_scale", "epochs"):
-            if getattr(self, name) is not None:
-                above_zero(name, getattr(self, name))
         for name in ("prior", "likelihood"):
             if isinstance(self.network, Model) and getattr(self, name) is not None:
                 raise ValueError(f"{name}: the model has its own, leave {name} out")

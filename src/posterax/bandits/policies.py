@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .._util.checks import above_zero, fraction
 from ..infer import MaximumLikelihood
 from ..infer.base import Method
+from ..infer.settings import FractionOrZero, Positive, Whole
 from .base import Policy
 from .neural import Neural
 
@@ -108,7 +108,7 @@ class Thompson(Neural):
 class _Certain(Neural):
     """Policies that act on what is expected: one set of weights will do."""
 
-    samples: int = eqx.field(default=1, kw_only=True)
+    samples: Whole = eqx.field(default=1, kw_only=True)
 
     def default_method(self) -> Method:
         return MaximumLikelihood(learning_rate=1e-3, schedule="constant")
@@ -147,10 +147,7 @@ class EpsilonGreedy(_Certain):
         0.01
     """
 
-    epsilon: float = 0.05
-
-    def __check_init__(self) -> None:
-        fraction("epsilon", self.epsilon, zero=True)
+    epsilon: FractionOrZero = 0.05
 
     def among(self, preference: Array, key: Array) -> Array:
         coin, which = jax.random.split(key)
@@ -180,11 +177,8 @@ class UCB(Neural):
         Auer, *Using confidence bounds for exploitation-exploration trade-offs*, JMLR 2002.
     """
 
-    scale: float = 1.0
-    samples: int = eqx.field(default=16, kw_only=True)
-
-    def __check_init__(self) -> None:
-        above_zero("scale", self.scale)
+    scale: Positive = 1.0
+    samples: Whole = eqx.field(default=16, kw_only=True)
 
     def preference(self, values: Array, weights: Array) -> Array:
         mean = weights @ values
