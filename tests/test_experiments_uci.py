@@ -248,6 +248,24 @@ def test_what_misses_its_mark_is_said():
     assert "against PBP: better RMSE on 3 of 4 (not concrete)" in page
 
 
+class Law:
+    """Predictions with a law of scipy's."""
+
+    kind = "regression"
+
+    def __init__(self, law, epistemic):
+        self.law, self.mean, self.epistemic = law, law.mean(), epistemic
+
+    def log_prob(self, y):
+        return self.law.logpdf(y)
+
+    def quantile(self, q):
+        return self.law.ppf(q[:, None])
+
+    def interval(self, level):
+        return self.law.interval(level)
+
+
 class Curve:
     """Knows the curve and its noise; off the data its weights disagree by the distance."""
 
@@ -256,10 +274,7 @@ class Curve:
         away = np.maximum(0, np.maximum(-place, place - 0.5))
         epistemic = (0.01 + away) ** 2
         law = stats.norm(demo.curve(place), np.sqrt(epistemic + 0.06**2))
-        return SimpleNamespace(
-            mean=law.mean(), epistemic=epistemic, log_prob=law.logpdf,
-            quantile=lambda q: law.ppf(q[:, None]), interval=law.interval,
-        )  # fmt: skip
+        return Law(law, epistemic)
 
 
 def test_the_curve_by_one_command(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import posterax as px
-from posterax.recalibrate import spread
+from posterax.recalibrate import scaling
 
 FAST = {"steps": 300, "members": 2, "hidden_layer_sizes": (16,), "random_state": 0}
 
@@ -34,7 +34,7 @@ class TestMeasure:
     def test_finds_a_known_factor(self):
         rng = np.random.default_rng(0)
         mean = rng.normal(size=4000)
-        found = spread.measure(Normal(mean), mean + 2 * rng.normal(size=4000), np.ones(4000))
+        found = scaling.measure(Normal(mean), mean + 2 * rng.normal(size=4000), np.ones(4000))
         assert found == pytest.approx(2, rel=0.04)
 
     def test_each_target_has_its_own(self):
@@ -42,27 +42,27 @@ class TestMeasure:
         mean = rng.normal(size=(4000, 2))
         y = mean + np.array([0.5, 1.5]) * rng.normal(size=(4000, 2))
         np.testing.assert_allclose(
-            spread.measure(Normal(mean), y, np.ones(4000)), [0.5, 1.5], rtol=0.04
+            scaling.measure(Normal(mean), y, np.ones(4000)), [0.5, 1.5], rtol=0.04
         )
 
     def test_few_rows_say_little(self):
         rng = np.random.default_rng(0)
         mean = rng.normal(size=5)
-        assert spread.measure(Normal(mean), mean + 2 * rng.normal(size=5), np.ones(5)) < 1.25
+        assert scaling.measure(Normal(mean), mean + 2 * rng.normal(size=5), np.ones(5)) < 1.25
 
     def test_weights_count_rows(self):
         rng = np.random.default_rng(0)
         mean = rng.normal(size=4000)
         y = mean + np.repeat([1.0, 3.0], 2000) * rng.normal(size=4000)
         weight = np.repeat([1.0, 1e-6], 2000)
-        assert spread.measure(Normal(mean), y, weight) == pytest.approx(1, rel=0.05)
+        assert scaling.measure(Normal(mean), y, weight) == pytest.approx(1, rel=0.05)
 
     def test_no_width_at_all(self):
         class Point(Normal):
             def quantile(self, q):
                 return np.broadcast_to(self.mean, (len(q), *self.mean.shape))
 
-        assert spread.measure(Point(np.ones(50)), np.ones(50), np.ones(50)) == 1
+        assert scaling.measure(Point(np.ones(50)), np.ones(50), np.ones(50)) == 1
 
 
 def parts_of(monkeypatch, regressor, x, y):
