@@ -239,7 +239,7 @@ LEARNED = px.likelihoods.Gaussian(noise="learned")
 BAD = {
     "too many": (
         lambda: fit(model=tiny(px.priors.Grid([-1, 1]), 99), x=np.ones((4, 99))),
-        r"2\^100 ≈ 1\.27e30 states.*2\^22.*px\.Metropolis",
+        r"2\^100 ≈ 1\.27e30 states.*2\^22.*px\.Metropolis or px\.ImportanceSampling",
     ),
     "far too many": (
         lambda: fit(model=tiny(inputs=5000), x=np.ones((4, 5000))),
