@@ -13,6 +13,8 @@ import sys
 import time
 from pathlib import Path
 
+from posterax._util.writing import write_file
+
 NETWORK = "784-1200-1200-10"
 RESULTS = Path(__file__).parent / "results"
 
@@ -174,7 +176,7 @@ def main():
         print(f"without {trick:46s} {both['step']:9.4f} ms  {ratio:.2f} ×", flush=True)
     out = Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
-    (out / f"ablation-{options.device}.json").write_text(json.dumps(found, indent=1) + "\n")
+    write_file(out / f"ablation-{options.device}.json", json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from typing import Any
 
 from benchmarks.problem import THREADS
 from benchmarks.run import ROOT, Worker
+from posterax._util.writing import write_file
 
 OURS, BASE = "posterax", "PyTorch loop"
 CONTENDERS = (
@@ -129,7 +130,7 @@ def main() -> None:
         "python": platform.python_version(), "date": time.strftime("%Y-%m-%d"),
         "load_average": os.getloadavg()[2], "seconds": round(time.time() - began),
     }  # fmt: skip
-    Path(options.out).write_text(json.dumps(everything, indent=1) + "\n")
+    write_file(options.out, json.dumps(everything, indent=1) + "\n")
     print(f"\n{everything['about']}")
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import posterax as px
 from benchmarks.report import ROOT, replace
 from benchmarks.tables import facts
+from posterax._util.writing import write_file
 
 RESULTS = Path(__file__).parent / "results"
 SETS = {"MNIST": "mnist", "Fashion-MNIST": "fashion_mnist"}
@@ -169,8 +170,8 @@ def main() -> None:
         path = options.out / "images.json"
         results = final(options.epochs, options.sets, options.seeds)
     settings = {"epochs": options.epochs, "batch_size": BATCH, "samples": SAMPLES, **CHOSEN}
-    path.write_text(
-        json.dumps(facts() | {"settings": settings, "results": results}, indent=1) + "\n"
+    write_file(
+        path, json.dumps(facts() | {"settings": settings, "results": results}, indent=1) + "\n"
     )
 
 

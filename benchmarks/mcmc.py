@@ -309,7 +309,9 @@ def main() -> None:
             "python": platform.python_version(), "date": time.strftime("%Y-%m-%d"),
         },
     }  # fmt: skip
-    Path(options.out).write_text(json.dumps(result, indent=1) + "\n")
+    from posterax._util.writing import write_file
+
+    write_file(options.out, json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ import numpy as np
 
 import posterax as px
 from posterax._util.tree import tree_size
+from posterax._util.writing import write_file
 from posterax.fitting import loop
 from posterax.fitting.prepare import Asked, prepare
 from posterax.fitting.start import make_start
@@ -315,8 +316,8 @@ def main() -> None:
             known = json.loads(RESULT.read_text())
             both = known["methods"] | result["methods"]
             result = {"methods": {n: both[n] for n in TABLE if n in both}, "about": known["about"]}
-        RESULT.write_text(json.dumps(result, indent=1) + "\n")
-    PAGE.write_text(page(json.loads(RESULT.read_text())))
+        write_file(RESULT, json.dumps(result, indent=1) + "\n")
+    write_file(PAGE, page(json.loads(RESULT.read_text())))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
+from posterax._util.writing import write_file, written
+
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks/results"
 LARGE, MIDDLE, SMALL = "784-1200-1200-10", "784-400-400-10", "1-100-100-1"
@@ -171,7 +173,7 @@ def replace(path, marker, text):
     new, count = re.subn(pattern, lambda m: f"{m[1]}\n{text}\n\n{m[2]}", page, flags=re.S)
     if count != 1:
         raise ValueError(f"{path} has no place marked {marker}")
-    path.write_text(new)
+    write_file(path, new)
 
 
 def chart(found, path):
@@ -196,7 +198,8 @@ def chart(found, path):
     axes[0].invert_yaxis() if len(axes) > 1 else None
     figure.suptitle(f"One training step, {LARGE}, batch 128, Adam", fontsize=11, x=0.01, ha="left")
     figure.tight_layout()
-    figure.savefig(path, dpi=170)
+    with written(path, binary=True) as file:
+        figure.savefig(file, format=Path(path).suffix[1:], dpi=170)
 
 
 def main():

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.problem import BATCH, INPUTS, SAMPLES, THREADS
+from posterax._util.writing import write_file
 
 ROOT = Path(__file__).parent.parent
 PEERS = ("bayesian-torch reparameterization", "bayesian-torch flipout", "torchbnn", "blitz", "pyro")
@@ -208,7 +209,7 @@ def main() -> None:
     everything["about"]["seconds"] = round(time.time() - began)
     out = Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
-    (out / f"{options.device}.json").write_text(json.dumps(everything, indent=1) + "\n")
+    write_file(out / f"{options.device}.json", json.dumps(everything, indent=1) + "\n")
     print(f"\n{everything['about']}")
 
 

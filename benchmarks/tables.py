@@ -34,6 +34,7 @@ from sklearn.preprocessing import StandardScaler
 
 import posterax as px
 from benchmarks.tabular import SPLITS, Table, tables
+from posterax._util.writing import write_file
 
 RESULTS = Path(__file__).parent / "results" / "tables.json"
 GP_ROWS = {False: 1000, True: 500}  # a Gaussian process takes the cube of its rows, by class
@@ -193,7 +194,7 @@ def main() -> None:
     results: dict[str, Any] = {t.name: {"classes": t.classes, "splits": []} for t in chosen}
     for (table, _), result in zip(tasks, scores, strict=True):
         results[table.name]["splits"].append(result)
-    options.out.write_text(json.dumps(facts() | {"results": results}, indent=1) + "\n")
+    write_file(options.out, json.dumps(facts() | {"results": results}, indent=1) + "\n")
     print(markdown(results))
     if {OURS, RAW, SCALED} <= set(scores[0]):
         print("\n".join(verdict(results)) or "every line holds against both MLPs")

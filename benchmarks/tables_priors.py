@@ -21,6 +21,7 @@ from sklearn.model_selection import train_test_split
 import posterax as px
 from benchmarks.tables import OURS, facts, score_classifier, score_regressor
 from benchmarks.tabular import UCI, Table, _folder, random_splits, tables
+from posterax._util.writing import write_file
 from posterax.commands import method_arguments
 
 RESULTS = Path(__file__).parent / "results" / "tables-study-priors.json"
@@ -153,7 +154,7 @@ def main() -> None:
     for (table, _, method, prior), result in zip(tasks, scores, strict=True):
         by_set = results.setdefault(method, {}).setdefault(prior, {})
         by_set.setdefault(table.name, []).append(result)
-        options.out.write_text(json.dumps(about | {"results": results}, indent=1) + "\n")
+        write_file(options.out, json.dumps(about | {"results": results}, indent=1) + "\n")
     print(markdown(results, CLASSES), markdown(results, VALUES), sep="\n\n")
 
 

@@ -24,6 +24,7 @@ from benchmarks.tables import (
     score_regressor,
 )
 from benchmarks.tabular import Table, large_tables, tables
+from posterax._util.writing import write_file
 
 RESULTS = Path(__file__).parent / "results"
 relevance = px.priors.Hierarchical(relevance=True)
@@ -135,7 +136,7 @@ def main() -> None:
     for (candidate, table, _), result in zip(tasks, scores, strict=True):
         results[candidate][table.name].append(result)
     path = options.out / f"tables-study-{options.kind}.json"
-    path.write_text(json.dumps(facts() | {"results": results}, indent=1) + "\n")
+    write_file(path, json.dumps(facts() | {"results": results}, indent=1) + "\n")
     print(markdown(results))
 
 

@@ -22,6 +22,7 @@ import numpy as np
 
 import posterax as px
 from benchmarks.tabular import SPLITS, Table, tables
+from posterax._util.writing import write_file
 
 RESULTS = Path(__file__).parent / "results"
 SETS = ("Boston", "concrete", "yacht")
@@ -91,7 +92,7 @@ def work(name: str, setting: tuple[str, ...], what: str, folder: str) -> None:
         rows = table.validation(split) if what == "study" else table.splits[split]
         outcome = score(table, rows, setting, split, what)
         file = Path(folder) / f"{what}-{name}-{'-'.join(setting)}-{split}.json"
-        file.write_text(json.dumps(outcome))  # at once: a run that is cut off keeps what it has
+        write_file(file, json.dumps(outcome))  # at once: a run that is cut off keeps what it has
 
 
 def run(what: str, settings: list[tuple[str, ...]], jobs: int) -> list[dict]:
@@ -138,7 +139,7 @@ def main() -> None:
         rows = run("study", [(p, q) for p in PRIORS for q in LIKELIHOODS], options.jobs)
         options.out.mkdir(parents=True, exist_ok=True)
         outcome = {"about": about(), "rows": rows, "chosen": choose(rows)}
-        study.write_text(json.dumps(outcome, indent=1) + "\n")
+        write_file(study, json.dumps(outcome, indent=1) + "\n")
         return
     chosen = json.loads(study.read_text())["chosen"]
     rows = run("final", [tuple(chosen)], options.jobs)
@@ -148,7 +149,7 @@ def main() -> None:
         mean = {key: round(float(np.mean([row[key] for row in mine])), 3) for key in keys}
         print(f"{name}: {mean}; deep ensembles {ENSEMBLES[name]}")
     outcome = {"about": about(), "chosen": chosen, "rows": rows}
-    (options.out / "uci-sampler.json").write_text(json.dumps(outcome, indent=1) + "\n")
+    write_file(options.out / "uci-sampler.json", json.dumps(outcome, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from posterax._util.progress import Watch
+from posterax._util.writing import write_file
 
 from .store import Store
 
@@ -112,6 +113,6 @@ def put(path: Path, name: str, text: str) -> None:
     page = path.read_text() if path.exists() else ""
     if first in page and last in page:
         before, after = page.split(first)[0], page.split(last)[1]
-        path.write_text(f"{before}{first}\n\n{text}\n\n{last}{after}")
+        write_file(path, f"{before}{first}\n\n{text}\n\n{last}{after}")
     else:
-        path.write_text(f"{first}\n\n{text}\n\n{last}\n")
+        write_file(path, f"{first}\n\n{text}\n\n{last}\n")

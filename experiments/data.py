@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from posterax._util.writing import written
 from posterax.bandits.tables import fetched, folders, nowhere
 
 OPENML = {"mnist": "mnist_784", "fashion_mnist": "Fashion-MNIST"}  # 70,000 each, test images last
@@ -44,7 +45,8 @@ def load(name: str) -> Images:
         )
     arrays = fetched(f"{name}.npz", lambda: _fetch(name))
     folders()[-1].mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(folders()[-1] / f"{name}.npz", **arrays)
+    with written(folders()[-1] / f"{name}.npz", binary=True) as file:
+        np.savez_compressed(file, **arrays)
     return _of(arrays)
 
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from posterax._util.writing import written
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -78,5 +80,6 @@ def pyplot() -> Any:
 
 def save(figure: "Figure", path: Path, dpi: int = 150) -> None:
     """A picture as a file, and no longer in memory."""
-    figure.savefig(path, dpi=dpi)
+    with written(path, binary=True) as file:
+        figure.savefig(file, format=path.suffix[1:], dpi=dpi)
     pyplot().close(figure)

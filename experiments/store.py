@@ -14,8 +14,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from posterax._util.atomic import write_atomic
 from posterax._util.progress import Watch
+from posterax._util.writing import write_file
 from posterax._version import __version__
 from posterax.fitting.fit import raise_on_interrupt
 
@@ -122,7 +122,7 @@ class Store:
         if self.path is None:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(self.path, json.dumps(self.content, indent=1) + "\n")
+        write_file(self.path, json.dumps(self.content, indent=1) + "\n")
 
 
 def _read(path: Path) -> dict[str, Any]:

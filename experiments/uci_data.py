@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from posterax._util.writing import written
 from posterax.bandits.tables import fetched, folders, nowhere
 
 
@@ -65,7 +66,8 @@ def load_uci(name: str) -> Rows:
     rows = fetched(file, lambda: _checked(name, _fetch(*openml)))
     kept = folders()[-1] / "uci"
     kept.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(kept / f"{source.file}.npz", x=rows.x, y=rows.y)
+    with written(kept / f"{source.file}.npz", binary=True) as out:
+        np.savez_compressed(out, x=rows.x, y=rows.y)
     return rows
 
 

@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 import posterax as px
-from posterax._util.atomic import atomic_file, write_atomic
+from posterax._util.writing import write_file, written
 from posterax.cli import app
 from posterax.commands import METHODS, Refused, method_arguments, reading, scoring
 from posterax.commands.fitting import fit_table
@@ -141,9 +141,9 @@ def test_out_is_whole_and_safe(inside, tmp_path):
     refused = run("fit", "house.csv", "--target", "price", "--quick", "--out", other)
     assert "--force writes over it" in refused.stderr
     assert (other.read_text(), Path("house.csv").read_bytes()) == ("mine", before)
-    with pytest.raises(ZeroDivisionError), atomic_file(tmp_path / "half.csv") as file:
+    with pytest.raises(ZeroDivisionError), written(tmp_path / "half.csv") as file:
         file.write("half" * (1 // 0))
-    write_atomic(other, b"new")
+    write_file(other, b"new")
     assert other.read_bytes() == b"new"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["notes.txt", "predictions.csv"]
 

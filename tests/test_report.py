@@ -12,7 +12,7 @@ import pytest
 
 import posterax as px
 from posterax import report
-from posterax._util import atomic as _whole
+from posterax._util import writing
 from posterax.diagnostics import chance as _chance
 from posterax.diagnostics.course import course_of, temperatures
 from posterax.posteriors import Record
@@ -430,7 +430,7 @@ def test_wrong_use_is_refused_in_words(fitted, tmp_path, monkeypatch):
     monkeypatch.setattr(build, "render", lambda *given, **more: "half")
     with pytest.raises(IsADirectoryError, match="name a file in it"):
         write_report(tmp_path, model, X, y)
-    monkeypatch.setattr(_whole.os, "replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
+    monkeypatch.setattr(writing, "replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
     with pytest.raises(OSError, match="full"):
         write_report(path, model, X, y)
     assert list(tmp_path.iterdir()) == []

@@ -16,6 +16,7 @@ import numpy as np
 from . import infer, likelihoods, networks, priors
 from ._util.keys import KeyLike, as_key
 from ._util.tree import tree_size
+from ._util.writing import written
 from .fitting.fit import fit
 from .infer import Method
 from .metrics import evaluate
@@ -191,7 +192,8 @@ def draw_curve(posteriors: dict[str, Posterior], data: Arrays, path: Path) -> No
         handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, markerscale=2
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    with written(path, binary=True) as file:
+        figure.savefig(file, format="png", dpi=110)
 
 
 # -- digits

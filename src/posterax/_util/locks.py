@@ -7,7 +7,7 @@ from pathlib import Path
 try:
     import fcntl
 except ImportError:  # not POSIX: nobody can be kept out
-    fcntl = None
+    fcntl = None  # type: ignore[assignment]
 
 _held: set[int] = set()  # descriptors whose lock a forked child must not keep
 

@@ -11,12 +11,14 @@ import numpy as np
 from jaxtyping import PyTree
 from numpy.typing import ArrayLike
 
-from .._util.atomic import atomic_file
 from .._util.checks import one_of, whole_number
 from .._util.keys import KeyLike, as_key
 from .._util.tree import same_structure
 from ..data import Padded, as_inputs, bucket, check_finite, unpack
-from ..files.saved import load
+from ..errors import CheckpointError
+from ..files.bounds import field
+from ..files.container import read, refusing
+from ..files.saved import load, rebuild, save
 from ..fitting.fit import fit, raise_on_interrupt
 from ..fitting.prepare import DEFAULT_BATCH, SHARED_ROWS
 from ..infer.base import Method
@@ -26,6 +28,8 @@ from ..priors import PerWeight
 from .scores import By, check_by, generator, left_of, pick
 
 OWN = ("data", "init", "resume", "key", "checkpoint", "progress")  # arguments of fit it sets
+
+FILE = "learner.safetensors"
 
 
 class Learner:
@@ -204,29 +208,48 @@ class Learner:
         return max(power, wanted, 2 * batch)
 
     def save(self, directory: str | Path) -> None:
-        """Write the posterior and the labels into a directory; see ``Learner.load``."""
-        path = Path(directory)
-        path.mkdir(parents=True, exist_ok=True)
+        """Write the posterior and the labels into a directory, as one file; see ``Learner.load``.
+
+        One file, so that no crash can leave the labels of one round beside the posterior of
+        another.
+        """
         x = self.x if isinstance(self.x, Mapping) else {"": self.x}
         if not all(isinstance(a, np.ndarray) for a in x.values()):
             raise TypeError("x: only arrays, and dicts of arrays, are saved")
-        self.posterior.save(path / "posterior.safetensors")
-        arrays = {f"x/{name}": a for name, a in x.items()}
-        with atomic_file(path / "labels.npz", binary=True) as file:
-            np.savez(file, y=self.y, rounds=self.rounds, **arrays)
+        arrays = {f"learner/x/{name}": a for name, a in x.items()} | {"learner/y": self.y}
+        save(self.posterior, Path(directory) / FILE, {"learner": {"rounds": self.rounds}}, arrays)
 
     @classmethod
     def load(cls, directory: str | Path, model: Model, method: Method, **options: Any) -> "Learner":
         """The learner that was saved; model, method and options are to be given again."""
         path = Path(directory)
-        with np.load(path / "labels.npz", allow_pickle=False) as stored:
-            arrays = dict(stored)
-        x = {name[2:]: a for name, a in arrays.items() if name.startswith("x/")}
-        posterior = load(path / "posterior.safetensors", model=model)
-        x = x.get("", x)
+        old = not (path / FILE).exists() and (path / "labels.npz").exists()
+        posterior, arrays = _read_pair(path, model) if old else _read(path / FILE, model)
+        named = {name[2:]: a for name, a in arrays.items() if name.startswith("x/")}
+        x = named.get("", named)
         learner = cls(model, method, x, arrays["y"], posterior=posterior, **options)
         learner.rounds = int(arrays["rounds"])
         return learner
+
+
+def _read(path: Path, model: Model) -> tuple[Posterior, dict[str, np.ndarray]]:
+    """Posterior and labels of one file."""
+    arrays, header = read(path)
+    with refusing(path):
+        posterior = rebuild(arrays, header, model)
+        rounds = field(field(header, "learner", dict), "rounds", int)
+        start = "learner/"
+        own = {name.removeprefix(start): a for name, a in arrays.items() if name.startswith(start)}
+        if "y" not in own:
+            raise CheckpointError("holds no labels")
+        return posterior, own | {"rounds": np.asarray(rounds)}
+
+
+def _read_pair(path: Path, model: Model) -> tuple[Posterior, dict[str, np.ndarray]]:
+    """Posterior and labels of two files, as posterax 0.1.0 wrote them."""
+    with np.load(path / "labels.npz", allow_pickle=False) as stored:
+        arrays = dict(stored)
+    return load(path / "posterior.safetensors", model=model), arrays
 
 
 def with_prior(model: Model, prior: PerWeight) -> Model:

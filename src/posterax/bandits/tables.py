@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from .._util.writing import written
 from ..tables.standardise import standardiser
 
 T = TypeVar("T")
@@ -69,7 +70,8 @@ def table(name: str) -> pd.DataFrame:
     frame = fetched(f"{name}.csv", lambda: _fetch(name))
     folders()[-1].mkdir(parents=True, exist_ok=True)
     cached = folders()[-1] / f"{name}.csv.gz"
-    frame.to_csv(cached, index=False)
+    with written(cached, binary=True) as file:
+        frame.to_csv(file, index=False, compression="gzip")
     return _read(cached)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
-from .._util.atomic import write_atomic
+from .._util.writing import write_file
 from . import METHODS, Refused, method_name, rebuild_command, say
 from .options import AsJson, Data, Force, Ignore, Quick, Seed, Target, Task, WeightColumn
 from .showing import console, print_json, table
@@ -81,7 +81,7 @@ def compare(
         say("stopped: the table has the methods that finished; no file was written")
         raise typer.Exit(130)
     if out is not None:
-        write_atomic(out, validation.as_frame(rows).to_csv(index=False))
+        write_file(out, validation.as_frame(rows).to_csv(index=False))
         say(f"wrote {out}")
     if all(row.failed for row in rows if row.method is not None):
         raise Refused("every method failed; the table has the reasons")

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from .._util.writing import written
 from . import Refused
 from .targets import counted
 
@@ -53,7 +54,7 @@ def opener(path: str | Path) -> Iterator[Opener]:
             if stream is None or sys.stdin.isatty():
                 raise Refused("-: standard input is a terminal; pipe a CSV file into the command")
             file = Path(folder) / "piped"
-            with file.open("wb") as copy:
+            with written(file, binary=True) as copy:
                 shutil.copyfileobj(stream, copy)
         elif not file.exists():
             raise Refused(f"{path}: no such file")

@@ -10,7 +10,7 @@ from typing import IO, Annotated, Any
 
 from typer import Option
 
-from .._util.atomic import atomic_file
+from .._util.writing import written
 from . import Refused, say
 from .options import AsJson, Data, Force, Model, Quiet
 from .writing import check_out, plain, safe_text
@@ -136,7 +136,7 @@ def predict(
         model, data, level=level, samples=samples, keep=keep, all_columns=all_columns, notes=notes
     )
     write = _write_json if as_json else _write_csv
-    with nullcontext(sys.stdout) if out is None else atomic_file(out) as file:
+    with nullcontext(sys.stdout) if out is None else written(out) as file:
         write(_counted(blocks, quiet), file)
     sys.stdout.flush()
     for note in notes if not quiet else ():

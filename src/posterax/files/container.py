@@ -14,13 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 from safetensors import safe_open
-from safetensors.numpy import save_file
 
-from .._util.atomic import replacing
 from .._util.fingerprint import data_fingerprint, settings_fingerprint
 from .._util.tree import is_key, path_name
+from .._util.writing import written
 from .._version import __version__
 from ..errors import CheckpointError
+from .tensors import write_tensors
 
 Arrays: TypeAlias = dict[str, np.ndarray]
 
@@ -93,14 +93,11 @@ def circumstances() -> dict[str, str]:
 
 def write(path: Path, arrays: Arrays, header: dict[str, Any]) -> None:
     """Write arrays and a JSON header to one file: whole, or not at all."""
+    text = json.dumps(header)
+    _check_header(text)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as partial:
-        partial.touch()
-        mode = partial.stat().st_mode  # of any new file here; safetensors lets nobody else read it
-        text = json.dumps(header)
-        _check_header(text)
-        save_file(arrays, partial, metadata={"posterax": text, "digest": _digest(text, arrays)})
-        partial.chmod(mode)
+    with written(path, binary=True) as file:
+        write_tensors(file, arrays, {"posterax": text, "digest": _digest(text, arrays)})
 
 
 def read(path: Path) -> tuple[Arrays, dict[str, Any]]:

@@ -5,15 +5,19 @@ ends the fit, which returns what there is.
 """
 
 import csv
-from collections.abc import Callable
+import io
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._util.writing import append_file, written
 from .running import RunningPredictive
 
 __all__ = ["CSVWriter", "Event", "RunningPredictive", "StopFit", "TensorBoardWriter"]
+
+HEAD = ["phase", "step"]  # the first columns of a CSV file
 
 
 class Event(NamedTuple):
@@ -24,6 +28,7 @@ class Event(NamedTuple):
     total: int
     terms: dict[str, np.ndarray]
     make: Callable[[], Any] | None = None
+    number: int = 0  # of the phase, from 0
 
     @property
     def posterior(self) -> Any:
@@ -42,28 +47,57 @@ class CSVWriter:
     """Write every step's terms to a CSV file.
 
     Args:
-        path: the file; a new fit starts it anew, a resumed one goes on.
+        path: the file; a new fit starts it anew, a resumed one goes on after its own last step:
+            rows of steps that it takes again are replaced.
     """
 
     def __init__(self, path: str | Path):
         self.path = Path(path)
         self._columns: list[str] | None = None
+        self._reached: tuple[int, int] | None = None  # phase and step of the last row
 
     def __call__(self, event: Event) -> None:
         first = event.step - max((len(v) for v in event.terms.values()), default=0)
-        if self._columns is None and first > 0 and self.path.exists():
-            with self.path.open(newline="") as file:  # a resumed fit goes on in its own file
-                self._columns = next(csv.reader(file), ["phase", "step"])[2:]
-        fresh = self._columns is None
-        header = fresh or list(event.terms) != self._columns
-        self._columns = list(event.terms)
-        with self.path.open("w" if fresh else "a", newline="") as file:
-            writer = csv.writer(file)
-            if header:
-                writer.writerow(["phase", "step", *self._columns])
-            for row in range(event.step - first):
-                values = [f"{event.terms[name][row]:.8g}" for name in self._columns]
-                writer.writerow([event.phase, first + row + 1, *values])
+        if self._goes_on(event.number, first):
+            append_file(self.path, self._rows(event, first))
+        else:
+            with written(self.path) as file:
+                file.writelines(self._kept(event, first))
+                file.write(self._rows(event, first))
+        self._reached = event.number, event.step
+
+    def _goes_on(self, phase: int, first: int) -> bool:
+        """Whether an event is the next after what this object wrote last."""
+        if self._reached is None or not self.path.exists():
+            return False
+        return (phase, first) == self._reached or (phase > self._reached[0] and first == 0)
+
+    def _kept(self, event: Event, first: int) -> Iterator[str]:
+        """Lines of an earlier run of this fit, before those of steps that it takes again."""
+        self._columns = None
+        if (event.number == 0 and first == 0) or not self.path.is_file():
+            return
+        with self.path.open(newline="", encoding="utf-8") as file:
+            for line in file:
+                row = next(csv.reader([line]), [])
+                if not line.endswith("\n") or len(row) < 2:  # cut by a crash
+                    return
+                if row[:2] == HEAD:
+                    self._columns = row[2:]
+                elif row[0] == event.phase and int(row[1]) > first:
+                    return
+                yield line
+
+    def _rows(self, event: Event, first: int) -> str:
+        text = io.StringIO()
+        writer = csv.writer(text)
+        if list(event.terms) != self._columns:
+            self._columns = list(event.terms)
+            writer.writerow([*HEAD, *self._columns])
+        for row in range(event.step - first):
+            values = [f"{event.terms[name][row]:.8g}" for name in self._columns]
+            writer.writerow([event.phase, first + row + 1, *values])
+        return text.getvalue()
 
 
 class TensorBoardWriter:

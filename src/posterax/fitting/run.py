@@ -177,7 +177,7 @@ class Run:
             if now - self.saved > self.save_every:
                 self.save()
             end = at.step if done else total
-            self._tell(Event(phase.title, at.step, end, terms, self._news(phase, new)))
+            self._tell(Event(phase.title, at.step, end, terms, self._news(phase, new), at.phase))
             if interrupted():
                 self.save()
                 return at.step >= total

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._util.atomic import write_atomic
 from .._util.checks import whole_number
+from .._util.writing import write_file
 from .._version import __version__
 from ..errors import CheckpointError
 from ..metrics.inputs import Forecast, aligned, class_probabilities
@@ -54,7 +54,7 @@ class Recalibration:
         head = {"format": FORMAT, "version": __version__, "kind": type(self).__name__}
         text = json.dumps(head | {"values": vars(self)}, indent=1)
         text = re.sub("(-?)Infinity", r'"\1inf"', text)  # JSON has no infinity
-        write_atomic(path, text + "\n")
+        write_file(path, text + "\n")
 
 
 def load(path: str | Path) -> Any:

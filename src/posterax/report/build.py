@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import PyTree
 from numpy.typing import ArrayLike
 
-from .._util.atomic import write_atomic
+from .._util.writing import write_file
 from .._version import __version__
 from ..diagnostics.course import temperatures
 from ..metrics import Evaluation
@@ -74,10 +74,8 @@ def write_report(
     """
     page = render(estimator, X, y, held_out=held_out, scores=scores, card=card, title=title)
     path = Path(path)
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder: name a file in it, such as report.html")
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, page)
+    write_file(path, page)
     return path
 
 
