@@ -3,21 +3,18 @@
 import json
 import os
 import platform
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
+from posterax._util.interrupts import raise_on_interrupt
 from posterax._util.progress import Watch
 from posterax._util.writing import write_file
 from posterax._version import __version__
-from posterax.fitting.fit import raise_on_interrupt
 
 FIX = "take another directory, or delete it"
 
@@ -101,7 +98,7 @@ class Store:
         if name not in self.runs:
             self.watch.begin(name)
             began = time.perf_counter()
-            with raise_on_interrupt(), _heeded():  # half a fit is no result
+            with raise_on_interrupt():  # half a fit is no result
                 made = ({} if settings is None else {"settings": settings}) | make()
             seconds = round(time.perf_counter() - began, 2)
             self.runs[name] = made | {"seconds": seconds}
@@ -147,27 +144,6 @@ def _make_room(folder: Path) -> None:
         raise OSError(f"out: {folder} {what}: take another directory") from error
     if not os.access(folder, os.W_OK | os.X_OK):
         raise PermissionError(f"out: {folder} cannot be written to: take another directory")
-
-
-@contextmanager
-def _heeded() -> Iterator[None]:
-    """Ctrl-C counts, also where its exception was swallowed: one from a destructor, say, is."""
-    before, pressed = signal.getsignal(signal.SIGINT), threading.Event()
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
-        yield
-        return
-
-    def handler(signum: int, frame: Any) -> None:
-        pressed.set()
-        before(signum, frame)
-
-    signal.signal(signal.SIGINT, handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if pressed.is_set():
-        raise KeyboardInterrupt
 
 
 def _as_read(settings: Any) -> Any:

@@ -11,8 +11,8 @@ from scipy.special import xlogy
 import posterax as px
 from experiments import active as experiment
 from experiments import active_report, reproduce
+from posterax._util.interrupts import _presses
 from posterax.active.batches import _drawn
-from posterax.fitting.fit import _raise_on_interrupt
 from tests.by_hand import GAUSSIAN, ONE, POISSON, TWO, predictive_of
 from tests.test_fit import compilations
 from tests.test_predictive import KINDS, X, posterior_of
@@ -379,7 +379,7 @@ def test_half_a_fit_is_no_prior(learner, update, monkeypatch):
     whole = []
 
     def fit(*arguments, **options):
-        whole.append(_raise_on_interrupt.get())
+        whole.append(bool(_presses.raising))
         return learner.posterior
 
     monkeypatch.setattr("posterax.active.learner.fit", fit)
@@ -389,7 +389,7 @@ def test_half_a_fit_is_no_prior(learner, update, monkeypatch):
     )  # fmt: skip
     one.teach(POOL[[3]], SLOPE[[3]])
     assert whole == [update == "posterior_as_prior"]
-    assert not _raise_on_interrupt.get()
+    assert not bool(_presses.raising)
     px.active.run(one, POOL, SLOPE, rounds=1, n=1, test=(POOL, SLOPE))
     assert whole[1]  # nor does the loop ask what half a fit wants to know
 

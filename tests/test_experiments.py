@@ -24,8 +24,8 @@ from experiments.data import Images, inputs, load, rotated
 from experiments.pairs import differences, estimate
 from experiments.perceptrons import perceptron
 from experiments.store import Store
+from posterax._util.interrupts import interruptible
 from posterax._util.progress import Shown, Watch
-from posterax.fitting.fit import interruptible
 
 RNG = np.random.default_rng(0)
 
@@ -116,7 +116,7 @@ def test_half_a_fit_is_no_result(ctrl_c):
     def make():
         with interruptible() as interrupted:  # as px.fit is
             signal.raise_signal(signal.SIGINT)
-        return {"interrupted": interrupted()}
+            return {"interrupted": interrupted()}
 
     def deaf():
         with contextlib.suppress(KeyboardInterrupt):  # as Python does in a destructor

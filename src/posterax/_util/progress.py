@@ -1,9 +1,6 @@
 """Progress on standard error: a bar for each phase of a fit, or one for many fits."""
 
-import sys
-
 import numpy as np
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -16,6 +13,8 @@ from rich.progress import (
 )
 from rich.table import Column
 
+from .streams import notes, watched
+
 
 def _progress(*more: ProgressColumn, disable: bool = False) -> Progress:
     return Progress(
@@ -25,7 +24,7 @@ def _progress(*more: ProgressColumn, disable: bool = False) -> Progress:
         *more,
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        console=Console(stderr=True, highlight=False),
+        console=notes(highlight=False),
         disable=disable,
     )
 
@@ -38,7 +37,7 @@ class Bar:
     """
 
     def __init__(self, wanted: bool | None):
-        self.on = sys.stderr.isatty() if wanted is None else wanted
+        self.on = watched("stderr") if wanted is None else wanted
         self._progress: Progress | None = None
         self._task = TaskID(0)
 
@@ -93,7 +92,7 @@ class Shown(Watch):
     """A bar on standard error; where nobody watches a terminal, a line for each result."""
 
     def __init__(self) -> None:
-        self.bar = _progress(disable=not sys.stderr.isatty())
+        self.bar = _progress(disable=not watched("stderr"))
         self.task = self.bar.add_task("preparing", total=None)
 
     def __enter__(self) -> "Shown":

@@ -1,5 +1,6 @@
 """The one way in which this package writes files: whole, or not at all."""
 
+import errno
 import io
 import os
 import secrets
@@ -42,7 +43,7 @@ def written(path: str | Path, *, binary: bool = False) -> Iterator[IO]:
         return
     target = Path(os.path.realpath(path))
     with _about(path):
-        _refuse_read_only(target)
+        _refuse_read_only(path)
         _remove_orphans(target)
         partial, handle = _partial(target, path)
     file = _layers(handle, binary)
@@ -79,6 +80,18 @@ def append_file(path: str | Path, content: str) -> None:
             with suppress(OSError):
                 os.ftruncate(file.fileno(), before)
             raise
+
+
+def check_writable(path: str | Path) -> None:
+    """Raise now, before hours of work, what ``written`` would raise before its first byte."""
+    path = Path(path)
+    target = Path(os.path.realpath(path))
+    with _about(path):
+        _refuse_read_only(path)
+        if not path.exists() or path.is_file():
+            partial, handle = _partial(target, path)
+            partial.unlink()
+            handle.close()
 
 
 class _Handle(io.FileIO):
@@ -161,10 +174,10 @@ def _remove_orphans(target: Path) -> None:
                 os.close(descriptor)
 
 
-def _refuse_read_only(target: Path) -> None:
+def _refuse_read_only(path: Path) -> None:
     """A file that its owner made read-only is not replaced, though its directory would allow it."""
-    if target.exists() and not os.access(target, os.W_OK):
-        raise PermissionError(13, "Permission denied", str(target))
+    if path.exists() and not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
 
 def _fsync_directory(directory: Path) -> None:

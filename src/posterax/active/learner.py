@@ -12,6 +12,7 @@ from jaxtyping import PyTree
 from numpy.typing import ArrayLike
 
 from .._util.checks import one_of, whole_number
+from .._util.interrupts import raise_on_interrupt
 from .._util.keys import KeyLike, as_key
 from .._util.tree import same_structure
 from ..data import Padded, as_inputs, bucket, check_finite, unpack
@@ -19,7 +20,7 @@ from ..errors import CheckpointError
 from ..files.bounds import field
 from ..files.container import read, refusing
 from ..files.saved import load, rebuild, save
-from ..fitting.fit import fit, raise_on_interrupt
+from ..fitting.fit import fit
 from ..fitting.prepare import DEFAULT_BATCH, SHARED_ROWS
 from ..infer.base import Method
 from ..model import Model, Parameters

@@ -10,9 +10,9 @@ from jaxtyping import PyTree
 from numpy.typing import ArrayLike
 
 from .._util.checks import whole_number
+from .._util.interrupts import raise_on_interrupt
 from .._util.progress import Bar
 from ..data import as_inputs, unpack
-from ..fitting.fit import raise_on_interrupt
 from ..metrics.inputs import aligned
 from ..predictive import Predictive
 from .learner import Learner
@@ -139,7 +139,8 @@ def run(
         scores.append(float(score(predictive, np.asarray(y_test))))
         counts.append(len(learner))
 
-    with Bar(progress) as bar, suppress(KeyboardInterrupt):
+    # the next question is not to be one of a posterior that is half trained
+    with Bar(progress) as bar, suppress(KeyboardInterrupt), raise_on_interrupt():
         if len(scores) == len(chosen):  # the start, or the round that Ctrl-C left without one
             measure()
         bar.phase("asking", rounds, 0)
@@ -150,9 +151,7 @@ def run(
                 pending = rows, np.asarray(ask(rows))
             rows, answers = pending
             x = jax.tree.map(lambda a, rows=rows: np.asarray(a)[rows], pool)
-            # the next question is not to be one of a posterior that is half trained
-            with raise_on_interrupt():
-                learner.teach(x, answers, progress=False)
+            learner.teach(x, answers, progress=False)
             chosen.append(rows)
             pending = None
             measure()

@@ -10,8 +10,8 @@ from jaxtyping import PyTree
 from numpy.typing import ArrayLike
 
 from .._util.checks import whole_number
+from .._util.interrupts import raise_on_interrupt
 from .._util.keys import KeyLike, as_key
-from ..fitting.fit import raise_on_interrupt
 from .base import Policy, check_policy
 from .loop import first_state, refit_key, step_keys
 

@@ -12,9 +12,9 @@ from jax.typing import ArrayLike
 from jaxtyping import PyTree
 
 from .._util.checks import whole_number
+from .._util.interrupts import interruptible, raise_on_interrupt
 from .._util.keys import KeyLike, as_key
 from .._util.progress import Bar
-from ..fitting.fit import interruptible, raise_on_interrupt
 from .base import Environment, Policy, check_environment, check_policy
 
 MOST = 4096  # interactions per chunk: the size of the buffers for what happens in them

@@ -4,6 +4,7 @@ Data goes to standard output; notes, progress and errors to standard error. Noth
 JAX, so that ``--help`` is quick.
 """
 
+import errno
 import os
 import traceback
 import warnings
@@ -12,9 +13,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import typer
-from rich.console import Console
 
 from .. import _methods
+from .._util.interrupts import raise_on_interrupt
+from .._util.streams import about_output, notes
 
 METHODS = _methods.COMMAND_METHODS  # what --method takes
 QUICK = 20  # steps of --quick
@@ -47,7 +49,8 @@ def one_line_errors() -> Iterator[None]:
             for kind in (DeprecationWarning, FutureWarning, PendingDeprecationWarning):
                 warnings.simplefilter("ignore", kind)  # for whoever writes code, not here
             warnings.showwarning = _as_note
-            yield
+            with raise_on_interrupt(at_end=False):  # what is complete at the end is complete
+                yield
     except KeyboardInterrupt as stop:
         raise _ended(str(stop) or "stopped: nothing was written", 130, stop) from None
     except (typer.Exit, typer.Abort, BrokenPipeError):
@@ -55,7 +58,9 @@ def one_line_errors() -> Iterator[None]:
     except Refused as error:
         raise _ended(str(error), error.code, error) from None
     except OSError as error:
-        said = f"{error.filename}: {error.strerror}" if error.strerror else str(error)
+        said = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EBADF):
+            said = said if error.filename else about_output(error)
         raise _ended(said, 1, error) from None
     except MemoryError as error:
         raise _ended("out of memory: use fewer rows or columns", 1, error) from None
@@ -143,7 +148,7 @@ def rebuild_command(name: str, *arguments: Any, **options: Any) -> str:
 
 
 def _tell(line: str, style: str) -> None:
-    console = Console(stderr=True, highlight=False, emoji=False)
+    console = notes(highlight=False, emoji=False)
     console.print(one_line(line), style=style, markup=False, soft_wrap=True)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
+from .._util.interrupts import heeded
 from .._util.writing import write_file
 from . import METHODS, Refused, method_name, rebuild_command, say
 from .options import AsJson, Data, Force, Ignore, Quick, Seed, Target, Task, WeightColumn
@@ -76,13 +77,15 @@ def compare(
     command = rebuild_command("compare", data, **given, steps=steps)
     head = {"command": command, "task": kind, "target": given["target"], "rows": len(parts.y)}
     head |= {"columns": parts.X.shape[1], "folds": study.folds, "seed": seed, "complete": complete}
-    _tell(study, rows, head, as_json=as_json)
+    try:
+        if out is not None and complete:
+            write_file(out, validation.as_frame(rows).to_csv(index=False))
+            say(f"wrote {out}")
+    finally:  # whether or not there is room for the file
+        _tell(study, rows, head, as_json=as_json)
     if not complete:
         say("stopped: the table has the methods that finished; no file was written")
         raise typer.Exit(130)
-    if out is not None:
-        write_file(out, validation.as_frame(rows).to_csv(index=False))
-        say(f"wrote {out}")
     if all(row.failed for row in rows if row.method is not None):
         raise Refused("every method failed; the table has the reasons")
 
@@ -114,6 +117,7 @@ def _run(study: "Study", names: list[str]) -> tuple[list["Row"], bool]:
                 if rows[-1].failed:
                     say(f"{name} failed: {rows[-1].failed}")
     except KeyboardInterrupt:
+        heeded()
         return rows, False
     return rows, True
 

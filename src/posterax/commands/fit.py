@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from . import METHODS, say
+from .._util.streams import about_output
+from . import METHODS, Refused, say
 from .fitting import Fitted, fit_table
 from .options import AsJson, Data, Force, Ignore, Quick, Quiet, Seed, Target, Task, WeightColumn
 
@@ -51,7 +52,12 @@ def fit(
         epochs=epochs, steps=steps, refit=not no_refit, force=force, quick=quick,
         verbose=False if quiet else None, tell=(lambda line: None) if quiet else say,
     )  # fmt: skip
-    _show(fitted, as_json=as_json, quiet=quiet)
+    try:
+        _show(fitted, as_json=as_json, quiet=quiet)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise Refused(f"{about_output(error)}; the model is in {fitted.out}") from error
 
 
 def _show(fitted: Fitted, *, as_json: bool, quiet: bool) -> None:

@@ -3,13 +3,17 @@
 import hashlib
 import platform
 import re
+import secrets
+import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .._util.interrupts import check_interrupt
 from . import Refused, method_arguments, method_name, rebuild_command, say
 from .writing import check_out, plain
 
@@ -107,7 +111,7 @@ def fit_table(
     card["fitted"] = datetime.now(UTC).isoformat(timespec="seconds")
     card["seconds"] = round(time.perf_counter() - began, 2)
     estimator.card_ = scored.card_ = plain(card)
-    estimator.save(place)
+    _save(estimator, place)
     if page is not None:
         _report(page, scored, train, held, place)
     return Fitted(estimator, estimator.card_, place, page)
@@ -180,12 +184,28 @@ def _held_out(
     return parts.only(np.sort(train)), parts.only(np.sort(held))
 
 
+def _save(estimator: Any, place: Path) -> None:
+    """Write the model; where that fails, write it elsewhere: it may have taken hours to learn."""
+    check_interrupt()
+    try:
+        return estimator.save(place)
+    except OSError as error:
+        failed = f"{place}: {error.strerror or error}"
+    for folder in (tempfile.gettempdir(), Path.home(), Path.cwd()):
+        kept = Path(folder) / f"{place.stem}-{secrets.token_hex(4)}.px"
+        with suppress(OSError):
+            estimator.save(kept)
+            raise Refused(f"{failed}; the model is in {kept} instead")
+    raise Refused(f"{failed}; nor could the model be written anywhere else")
+
+
 def _report(path: Path, estimator: Any, train: "Parts", held: "Parts | None", model: Path) -> None:
     """The report is on the model that has not seen the rows held out."""
     from ..report import write_report
 
     card, kind = estimator.card_, estimator.card_["task"]
     try:
+        check_interrupt()
         write_report(
             path, estimator, train.X, train.targets(kind),
             held_out=None if held is None else (held.X, held.targets(kind)),

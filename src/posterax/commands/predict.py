@@ -10,6 +10,8 @@ from typing import IO, Annotated, Any
 
 from typer import Option
 
+from .._util.streams import notes as counter
+from .._util.streams import watched
 from .._util.writing import written
 from . import Refused, say
 from .options import AsJson, Data, Force, Model, Quiet
@@ -204,14 +206,13 @@ def _beside(kept: Any, answers: Any) -> Any:
 
 def _counted(blocks: Iterator[Any], quiet: bool) -> Iterator[Any]:
     """The blocks, with a count of rows on standard error where someone watches."""
-    from rich.console import Console
     from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
-    if quiet or not sys.stderr.isatty() or sys.stdout.isatty():
+    if quiet or not watched("stderr") or watched("stdout"):
         yield from blocks
         return
     shown = (TextColumn("{task.completed:,} rows predicted"), TimeElapsedColumn())
-    with Progress(*shown, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*shown, console=counter(), transient=True) as bar:
         task = bar.add_task("", total=None)
         for block in blocks:
             bar.advance(task, len(block))

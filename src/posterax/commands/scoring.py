@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._util.interrupts import raise_on_interrupt
 from ..metrics.evaluate import QUICK, Evaluation, Score, evaluate
 from ..tables import BayesianClassifier, BayesianRegressor
 from ..tables.base import BayesianEstimator
@@ -18,9 +19,8 @@ def learn(
     """Fit an estimator; half a fit is no model."""
     make: Any = BayesianRegressor if task == "regression" else BayesianClassifier
     estimator = make(**arguments, columns="auto", random_state=seed, verbose=verbose)
-    estimator.fit(parts.X, parts.targets(task), sample_weight=parts.weight)
-    if estimator.posterior_.record.interrupted:
-        raise KeyboardInterrupt
+    with raise_on_interrupt():
+        estimator.fit(parts.X, parts.targets(task), sample_weight=parts.weight)
     return estimator
 
 

@@ -2,7 +2,6 @@
 
 import json
 import math
-import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from .._util.streams import watched
 from . import one_line
 from .writing import plain
 
@@ -20,7 +20,7 @@ WIDE = 160  # columns where nobody looks: a file or a pipe has no edge
 
 def console() -> Console:
     """Standard output as it is: no markup or emoji in names that come from data."""
-    width = None if sys.stdout.isatty() else WIDE
+    width = None if watched("stdout") else WIDE
     return Console(width=width, highlight=False, emoji=False, markup=False)
 
 

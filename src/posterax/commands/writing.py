@@ -1,13 +1,13 @@
 """What commands write: whole files or none, and cells that a spreadsheet does not run."""
 
 import math
-import os
 import re
 import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from .._util.writing import check_writable
 from . import Refused
 
 _HARMLESS = re.compile(r"[+-]\d[\d., ]*")  # no formula: -1,5 and +41 31
@@ -36,8 +36,10 @@ def check_out(
             raise Refused(f"{option}: {path} is the command's own input; choose another name")
     if path.exists() and not path.is_file() and what == "model":
         raise Refused(f"{option}: {path} is not a regular file")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise Refused(f"{option}: {path} cannot be written (permission denied)")
+    try:
+        check_writable(path)
+    except OSError as error:
+        raise Refused(f"{option}: {path} cannot be written ({error.strerror})") from None
     if path.is_file() and path.stat().st_size and not force and not _is_our(path, what):
         raise Refused(f"{option}: {path} exists and is not {_NAMES[what]}; --force writes over it")
     return path

@@ -1,14 +1,11 @@
 """``fit``: one loop for all methods, with progress, checkpoints, resuming and Ctrl-C."""
 
-import signal
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from .._util.checks import whole_number
+from .._util.interrupts import interruptible
 from .._util.keys import KeyLike, as_key
 from .._util.progress import Bar
 from ..infer.base import Method
@@ -104,38 +101,3 @@ def fit(
         again.from_checkpoint(run, *where)
     with Bar(progress) as bar, interruptible() as interrupted:
         return run.all_phases(bar, interrupted)
-
-
-_raise_on_interrupt: ContextVar[bool] = ContextVar("raise_on_interrupt", default=False)
-
-
-@contextmanager
-def raise_on_interrupt() -> Iterator[None]:
-    """Within it Ctrl-C raises: for those to whom a part of a fit is of no use."""
-    token = _raise_on_interrupt.set(True)
-    try:
-        yield
-    finally:
-        _raise_on_interrupt.reset(token)
-
-
-@contextmanager
-def interruptible() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C asks the fit to stop at the end of the chunk; a second one stops at once."""
-    pressed = threading.Event()
-    alone = threading.current_thread() is threading.main_thread()
-    if not alone or _raise_on_interrupt.get():
-        yield pressed.is_set
-        return
-
-    def handler(signum: int, frame: Any) -> None:
-        again = pressed.is_set()
-        pressed.set()
-        if again or _raise_on_interrupt.get():  # a fit within, of which a part is of no use
-            raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGINT, handler)
-    try:
-        yield pressed.is_set
-    finally:
-        signal.signal(signal.SIGINT, before)

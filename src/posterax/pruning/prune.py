@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from .._util.checks import whole_number
+from .._util.interrupts import check_interrupt, heeded, raise_on_interrupt
 from .._util.keys import KeyLike
 from .._util.progress import Bar
 from ..fitting.validation import check_validation
@@ -149,17 +150,19 @@ def _search(
         curve[first] = nll({})
         bound = curve[first] + tolerance
         try:
-            while enough - few > max(1, RESOLUTION * enough):
-                # halfway in the logarithm: from 98 to 99 % is as far as from 0 to 50
-                count = min(max(isqrt(enough * max(few, 1)), few + 1), enough - 1)
-                share = 1 - count / total
-                curve[share] = nll(ranking.masks(share))
-                if curve[share] <= bound:
-                    enough = count
-                else:  # NaN too
-                    few = count
-                newest = {"fraction": np.array([share]), "nll": np.array([curve[share]])}
-                bar.update(min(len(curve), looks), newest)
+            with raise_on_interrupt():
+                while enough - few > max(1, RESOLUTION * enough):
+                    check_interrupt()
+                    # halfway in the logarithm: from 98 to 99 % is as far as from 0 to 50
+                    count = min(max(isqrt(enough * max(few, 1)), few + 1), enough - 1)
+                    share = 1 - count / total
+                    curve[share] = nll(ranking.masks(share))
+                    if curve[share] <= bound:
+                        enough = count
+                    else:  # NaN too
+                        few = count
+                    newest = {"fraction": np.array([share]), "nll": np.array([curve[share]])}
+                    bar.update(min(len(curve), looks), newest)
         except KeyboardInterrupt:
-            pass  # what was measured so far holds
+            heeded()  # what was measured so far holds
     return 1 - enough / total, sorted(curve.items())

@@ -17,6 +17,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from .. import networks
 from .._util.checks import fraction, whole_number
+from .._util.interrupts import interruptible
 from ..fitting.fit import fit
 from ..fitting.validation import Validation
 from ..infer.base import Method
@@ -179,12 +180,14 @@ class BayesianEstimator(Arguments, BaseEstimator):
             )
         rows, watch = self._watched(rows)
         learned: list[Any] = []
-        for number, part in enumerate(parts):
-            model = Model(before.model.network, part.as_prior(), before.model.likelihood)
-            seed = self._fit_seed + 1000 * self.updates_ + number
-            learned.append(self._fit(model, rows, _member(method, number), part, seed, watch))
-            if learned[-1].record.interrupted:
-                raise KeyboardInterrupt("partial_fit stopped: the posterior is the one before it")
+        with interruptible():  # a press between two fits ends the next
+            for number, part in enumerate(parts):
+                model = Model(before.model.network, part.as_prior(), before.model.likelihood)
+                seed = self._fit_seed + 1000 * self.updates_ + number
+                learned.append(self._fit(model, rows, _member(method, number), part, seed, watch))
+                if learned[-1].record.interrupted:
+                    was = "partial_fit stopped: the posterior is the one before it"
+                    raise KeyboardInterrupt(was)
         self.posterior_ = learned[0]
         if several:
             trees = [(p.mu, p.rho, p.state) for p in learned]

@@ -9,6 +9,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, column_or_1d
 
 from .. import likelihoods
+from .._util.interrupts import interruptible
 from ..infer.base import Method
 from ..likelihoods import Likelihood
 from ..model import Model
@@ -120,13 +121,14 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         given = 1.0 if self.epochs is None and self.steps is None else sum(settings.PARTS)
         first, second = (part / given for part in settings.PARTS)
         others, seed = rows._replace(weight=weight), self._fit_seed
-        self.posterior_ = self._fit(model, others, method, None, seed, watch, first)
-        self.spread_ = measure(self._answer(rows.x[held]), rows.y[held], rows.weight[held])
-        self.updates_, record = 0, self.posterior_.record
-        if not record.interrupted:
-            args = (self.posterior_, seed + 1, watch, second)
-            self.posterior_ = self._fit(model, rows, method, *args)
-            self.posterior_.record.follow(record)
+        with interruptible():  # a press between the two ends the second
+            self.posterior_ = self._fit(model, others, method, None, seed, watch, first)
+            self.spread_ = measure(self._answer(rows.x[held]), rows.y[held], rows.weight[held])
+            self.updates_, record = 0, self.posterior_.record
+            if not record.interrupted:
+                args = (self.posterior_, seed + 1, watch, second)
+                self.posterior_ = self._fit(model, rows, method, *args)
+                self.posterior_.record.follow(record)
 
     # -- targets
 
