@@ -188,7 +188,7 @@ def test_a_fit_is_repeated_resumed_and_continued_to_the_same_bits(tmp_path):
 def test_a_checkpoint_knows_its_augmentation(tmp_path):
     fit(Shift(2), checkpoint=tmp_path / "a")
     for other in (None, Shift(1), [Shift(2), Flip()]):
-        with pytest.raises(px.CheckpointError, match="its augment is"):
+        with pytest.raises(px.CheckpointError, match=r"its augment[.a-z]* is"):
             fit(other, checkpoint=tmp_path / "a")
     fit(None, checkpoint=tmp_path / "b")
     with pytest.raises(px.CheckpointError, match="its augment is None"):

@@ -228,7 +228,7 @@ TYPES = {
     "data a number": (lambda: fit(data=5), r"data must be \(x, y\).*got int"),
     "data an iterator": (lambda: fit(data=iter([(X, Y)])), "data must be re-iterable"),
     "text": (lambda: fit(X, np.array(["a"] * N)), "y must be numeric.*dtype <U1"),
-    "objects": (lambda: fit(X.astype(object)), "x must be numeric.*dtype object"),
+    "objects": (lambda: fit(np.array([["a", 1.0]] * N, object)), "x must be numeric.*'a' at"),
     "no exposure": (
         lambda: fit(X, LABELS, likelihood=lk.Poisson(exposure=True)), r"x must be a pair .*ndarray",
     ),
@@ -471,7 +471,7 @@ FOREIGN = {
 @pytest.mark.usefixtures("no_compiling")
 @pytest.mark.parametrize("name", FOREIGN)
 def test_the_checkpoint_of_another_fit_is_refused(name, kept):
-    with pytest.raises(px.CheckpointError, match=rf"state\.safetensors: .*its {name} is"):
+    with pytest.raises(px.CheckpointError, match=rf"state\.safetensors: .*its {name}[.a-z]* is"):
         sample(kept, **FOREIGN[name])
 
 

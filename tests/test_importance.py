@@ -259,7 +259,7 @@ def test_a_checkpoint_knows_its_proposal(tmp_path):
     again = px.fit(line_model(), DATA, px.ImportanceSampling(proposal=prior), **options)
     np.testing.assert_array_equal(first.log_weights, again.log_weights)
     for method in (px.ImportanceSampling(proposal=other), px.ImportanceSampling()):
-        with pytest.raises(px.CheckpointError, match="its method is ImportanceSampling"):
+        with pytest.raises(px.CheckpointError, match=r"its method\.proposal is [a#]"):
             px.fit(line_model(), DATA, method, **options)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import PyTree
 
+from ._util.admit import admit, admit_inputs, cast, check_finite, few_rows
 from ._util.checks import whole_number
 from ._util.noise import mix, noise_key
 
@@ -185,6 +186,9 @@ def as_stream(data: Any) -> "Stream":
     return Stream(data)
 
 
+FEW_BATCHES, FEW_OF_BATCH = 256, 4  # batches and rows of each that tell what rounding does
+
+
 class Stream:
     """A re-iterable source of batches, for data larger than memory.
 
@@ -211,6 +215,8 @@ class Stream:
         self._iterator: Iterator[Any] = iter(())
         self._next = 0
         self.batches, self.total, self.batch_size = 0, 0.0, 0
+        self.least = np.inf  # the smallest weight that is not 0
+        rows, every = [], 1
         for x, y, weight in self._parts():
             if self.batches == 0:
                 self.batch_size, self.example = len(y), (x, y)
@@ -225,10 +231,20 @@ class Stream:
                 )
             check_finite("x", x)
             check_finite("y", y)
+            for name, tree in (("x", x), ("y", y)):  # refuse now what would end the fit later
+                admit_inputs(tree, jnp.result_type(float), name)
+            # whole numbers too large for 32 bits are floats, and then those of all batches are
+            self.example = jax.tree.map(_as_second, self.example, (x, y))
+            if self.batches % every == 0:
+                rows.append(few_rows((x, y), FEW_OF_BATCH))
+            if len(rows) > FEW_BATCHES:
+                rows, every = rows[::2], 2 * every
             self.batches += 1
             self.total += float(np.sum(weight))
+            self.least = min(self.least, least_weight(weight))
         if self.batches == 0:
             raise ValueError("data is empty: the source gave no batch")
+        self.few = jax.tree.map(lambda *parts: np.concatenate(parts), *rows)
 
     def _parts(self) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
         for part in self.source:
@@ -274,14 +290,21 @@ class Stream:
 
     def _padded(self, part: PyTree, y_shape: tuple[int, ...], dtype: DTypeLike) -> Any:
         x, y, weight = part
+        x, y = jax.tree.map(_as_second, (x, y), self.example)
         missing = self.batch_size - len(y)
         weight = np.concatenate([weight, np.zeros(missing)])
         y = pad_rows(y, self.batch_size).reshape(self.batch_size, *y_shape)
         return (
             jax.tree.map(lambda a: cast(pad_rows(np.asarray(a), self.batch_size), dtype), x),
-            cast(y, dtype),
+            cast(y, dtype, "y"),
             weight.astype(dtype),
         )
+
+
+def _as_second(a: Any, b: Any) -> Any:
+    """``a`` as a float where ``b`` is one."""
+    floating = jnp.issubdtype(b.dtype, jnp.floating) and not jnp.issubdtype(a.dtype, jnp.floating)
+    return a.astype(b.dtype) if floating else a
 
 
 def _not_again(batches: int, now: int) -> ValueError:
@@ -302,7 +325,7 @@ def unpack(data: Any, name: str = "data") -> tuple[Any, Any, Any]:
             f"{name} must be (x, y) or (x, y, weight), got {type(data).__name__}"
             + (f" of length {len(data)}" if isinstance(data, tuple | list) else "")
         )
-    x, y = as_inputs(data[0]), as_array(data[1], "y")
+    x, y = admit_inputs(data[0]), admit(data[1], "y")
     if np.ndim(y) == 0:
         raise ValueError(f"y must have one entry per example, got a single number in {name}")
     n = len(y)
@@ -317,7 +340,7 @@ def unpack(data: Any, name: str = "data") -> tuple[Any, Any, Any]:
             )
     if n == 0:
         raise ValueError(f"{name} is empty: x has shape {np.shape(leaves[0])}")
-    weight = np.ones(n) if len(data) == 2 or data[2] is None else as_array(data[2], "weight")
+    weight = np.ones(n) if len(data) == 2 or data[2] is None else admit(data[2], "weight")
     if np.shape(weight) != (n,):
         raise ValueError(f"weight must have shape ({n},), got {np.shape(weight)}")
     check_finite("weight", weight)
@@ -329,48 +352,29 @@ def unpack(data: Any, name: str = "data") -> tuple[Any, Any, Any]:
     return x, y, weight
 
 
-def as_inputs(x: PyTree) -> Any:
-    """A tree of inputs as arrays; a list of numbers or of such lists is one array."""
-
-    def is_leaf(node: Any) -> bool:
-        return isinstance(node, list) and not any(np.ndim(a) for a in node if hasattr(a, "ndim"))
-
-    return jax.tree.map(lambda a: as_array(a, "x"), x, is_leaf=is_leaf)
+def least_weight(weight: Any) -> float:
+    """The smallest weight that is not 0."""
+    host = np.asarray(weight)
+    return float(np.min(host, where=host > 0, initial=np.inf))
 
 
-def as_array(value: object, name: str = "x and y") -> Any:
-    """Arrays as they are; lists, data frames and series as numpy arrays."""
-    if isinstance(value, jax.Array | np.ndarray):
-        array = value
-    else:
-        try:
-            array = np.asarray(value)
-        except ValueError:  # rows of different lengths
-            raise ValueError(f"{name} must be an array, got {value!r:.60}") from None
-    if isinstance(array, np.ndarray) and array.dtype.kind not in "biuf":
-        raise TypeError(
-            f"{name} must be numeric, got an array of dtype {array.dtype}; encode it as numbers"
+def check_weights(least: float, total: float, dtype: DTypeLike) -> None:
+    """Refuse weights that the fit's precision makes 0 or infinite.
+
+    Example:
+        >>> from posterax.data import check_weights
+        >>> check_weights(1e-46, 3.0, "float32")
+        Traceback (most recent call last):
+        ...
+        ValueError: weight holds 1e-46, which is 0 in float32: scale all weights, or set it to 0
+    """
+    info, name = jnp.finfo(dtype), np.dtype(dtype)
+    if least < float(info.tiny):
+        raise ValueError(
+            f"weight holds {least:g}, which is 0 in {name}: scale all weights, or set it to 0"
         )
-    return array
-
-
-def check_finite(name: str, tree: PyTree) -> None:
-    """Refuse NaN and infinity, with where the first one is."""
-    for leaf in jax.tree.leaves(tree):
-        if np.dtype(leaf.dtype).kind != "f":
-            continue
-        with np.errstate(all="ignore"):
-            # a sum is finite only if all terms are, and where arrays live on a device stays there
-            if np.isfinite(float(leaf.sum())):
-                continue
-        host = np.asarray(leaf)
-        bad = ~np.isfinite(host)
-        if bad.any():
-            first = tuple(int(i) for i in np.argwhere(bad)[0])
-            raise ValueError(
-                f"{name} holds {int(bad.sum())} NaN or infinite values, the first at "
-                f"{first}: {host[first]}; drop or impute them"
-            )
+    if total > float(info.max):
+        raise ValueError(f"weight sums to {total:g}, which is beyond {name}: scale all weights")
 
 
 def bucket(n: int) -> int:
@@ -395,16 +399,9 @@ def pad_rows(a: PyTree, size: int) -> Any:
     return np.concatenate([a, np.resize(a, (missing, *a.shape[1:]))])
 
 
-def cast(array: Any, dtype: DTypeLike) -> Any:
-    """Floating arrays to the fit's precision; integers stay (labels, uint8 images)."""
-    if np.issubdtype(np.dtype(array.dtype), np.floating):
-        return array.astype(dtype, copy=False)
-    return array
-
-
 def float_dtype(x: PyTree, params: PyTree) -> Any:
     """float64 when the inputs are and JAX allows it, else the parameters' own type."""
-    floats = [a.dtype for a in jax.tree.leaves(x) if np.issubdtype(np.dtype(a.dtype), np.floating)]
+    floats = [a.dtype for a in jax.tree.leaves(x)]
     if jax.config.read("jax_enable_x64") and any(d == np.float64 for d in floats):
         return np.dtype(np.float64)
     leaves = jax.tree.leaves(params)

@@ -16,9 +16,10 @@ from jaxtyping import PyTree
 from numpy.typing import ArrayLike
 from numpyro.distributions import Distribution
 
+from ._util.admit import admit, admit_inputs, cast
 from ._util.checks import one_of
 from ._util.tree import named_leaves, path_name, tree_size
-from .data import cast
+from .data import float_dtype
 from .likelihoods import Likelihood
 from .networks import Network, as_network
 from .networks.base import module_of
@@ -224,6 +225,8 @@ class Model(eqx.Module):
     ) -> jax.Array:
         """log p(yₙ | xₙ, w) of each example, the network in prediction mode."""
         state = self.network.state if state is None else state
+        dtype = float_dtype(x := admit_inputs(x), params)
+        x, y = admit_inputs(x, dtype), admit(y, "y", dtype)
         outputs, _ = self.apply(params, state, x, key, training=False)
         return self.likelihood_of(params, outputs, x, y)
 
@@ -232,7 +235,9 @@ class Model(eqx.Module):
     ) -> jax.Array:
         """log p(yₙ | outputsₙ) of each example."""
         _, side = self.likelihood.split(x)
-        y = jnp.asarray(y)
+        y = jnp.asarray(admit(y, "y"))
+        if jnp.issubdtype(y.dtype, jnp.integer) and self.likelihood.kind != "classification":
+            y = y.astype(jnp.promote_types(y.dtype, jnp.int32))  # y + 1 of uint8 would wrap
         # (N,) and (N, 1) are one target alike; what does not fit is refused, never broadcast
         y = y.reshape(len(y), *self.likelihood.check(outputs.shape, y))
         return self.likelihood.log_prob(outputs, y, params.likelihood, side)

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
+MOST = 2**31 - 1  # what the counters of compiled programs hold
 
-def whole_number(name: str, value: Any, *, least: int = 1) -> int:
-    """An int of ``least`` or more that fits 32 bits.
+
+def whole_number(name: str, value: Any, *, least: int = 1, most: int = MOST) -> int:
+    """An int of ``least`` or more that fits 32 bits, or goes no further than ``most``.
 
     Example:
         >>> from posterax._util.checks import whole_number
@@ -18,9 +20,25 @@ def whole_number(name: str, value: Any, *, least: int = 1) -> int:
     number = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not (number and value >= least):
         raise ValueError(f"{name} must be a whole number (int) of {least} or more, got {value!r}")
-    if value >= 2**31:
-        raise ValueError(f"{name} must be below 2^31, got {value!r}")
+    if value > most:
+        bound = "below 2^31" if most == MOST else f"at most {most}"
+        raise ValueError(f"{name} must be {bound}, got {value!r}")
     return int(value)
+
+
+def check_steps(steps: int, said: str) -> int:
+    """A number of steps that a counter of 32 bits holds; ``said`` is how the user asked for it.
+
+    Example:
+        >>> from posterax._util.checks import check_steps
+        >>> check_steps(3 * 10**9, "epochs=3")
+        Traceback (most recent call last):
+        ...
+        ValueError: epochs=3 makes 3000000000 steps, and a fit counts to 2^31 - 1: ask for fewer
+    """
+    if steps > MOST:
+        raise ValueError(f"{said} makes {steps} steps, and a fit counts to 2^31 - 1: ask for fewer")
+    return steps
 
 
 def above_zero(name: str, value: Any) -> float:

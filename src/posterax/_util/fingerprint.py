@@ -2,11 +2,9 @@
 
 import hashlib
 import re
-from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
@@ -20,22 +18,6 @@ def settings_fingerprint(tree: PyTree, numbers_of: PyTree = None) -> str:
     counted = tree if numbers_of is None else numbers_of
     numbers = data_fingerprint(eqx.filter(counted, eqx.is_array_like))
     return hashlib.blake2b((text + numbers).encode(), digest_size=16).hexdigest()
-
-
-def optimizer_fingerprint(optimizer: Any) -> list[float] | None:
-    """What an optimiser does to one weight in two steps: its settings are hidden in closures."""
-    if optimizer is None:
-        return None
-    weight = {"mu": jnp.ones(1), "rho": jnp.ones(1)}
-    gradient = {"mu": jnp.full(1, 0.5), "rho": jnp.full(1, 0.5)}
-    try:
-        state, moves = optimizer.init(weight), []
-        for _ in range(2):
-            updates, state = optimizer.update(gradient, state, weight)
-            moves.append(float(updates["mu"][0]))
-    except Exception:  # one made for another tree cannot be asked
-        return None
-    return moves
 
 
 def data_fingerprint(tree: PyTree) -> str:

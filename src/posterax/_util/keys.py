@@ -10,6 +10,17 @@ Key: TypeAlias = jax.Array
 KeyLike: TypeAlias = int | jax.Array
 
 
+def _of_64_bits(seed: int) -> Key:
+    """A key of its own for every seed: that of JAX with x64, which without it drops 32 bits."""
+    high, low = divmod(seed, 2**32)
+    key = jax.random.key(low)
+    if high == 0:
+        return key
+    words = np.array(jax.random.key_data(key)).reshape(-1, 2)  # high and low, once or twice
+    words[:, 0] = high % 2**32
+    return jax.random.wrap_key_data(jnp.asarray(words.reshape(-1)), impl=jax.random.key_impl(key))
+
+
 def as_key(key: KeyLike, name: str = "key") -> Key:
     """Turn an int, a typed JAX key or a raw ``uint32`` key into a typed key.
 
@@ -22,8 +33,8 @@ def as_key(key: KeyLike, name: str = "key") -> Key:
         raise TypeError(f"{name} must be an int or a JAX key, got a bool")
     if isinstance(key, int | np.integer):
         if not -(2**63) <= key < 2**63:
-            raise ValueError(f"{name} must fit into 64 bits, got {key}")
-        return jax.random.key(int(key))
+            raise ValueError(f"{name} must fit into 64 bits, from -2^63 to 2^63 - 1, got {key}")
+        return _of_64_bits(int(key))
     if isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         if key.shape != ():
             raise ValueError(f"{name} must be a single key, got keys of shape {key.shape}")

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import softmax, xlogy
 
+from .._util.admit import admit_float64
 from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
 
@@ -60,7 +61,7 @@ def batch_bald(
         Kirsch, van Amersfoort and Gal, BatchBALD: Efficient and Diverse Batch Acquisition for Deep
         Bayesian Active Learning, NeurIPS 2019.
     """
-    p = np.asarray(probabilities, np.float32)
+    p = admit_float64(probabilities, "probabilities").astype(np.float32)
     if p.ndim != 3:
         raise ValueError(
             f"probabilities must have shape (samples, N, K), got {p.shape}; for several labels an "
@@ -171,14 +172,14 @@ def diverse(
     Reference:
         Krause, Singh and Guestrin, Near-Optimal Sensor Placements in Gaussian Processes, JMLR 2008.
     """
-    f = np.asarray(means)
+    f = admit_float64(means, "means")
     if f.ndim < 2:
         raise ValueError(f"means must have shape (samples, N, …), got {f.shape}")
     # differences between samples, before there are fewer digits
     f = (f - f[:1]).astype(np.float32).reshape(*f.shape[:2], -1)
     samples, size, outputs = f.shape
     n = check_left(n, size)
-    variances = np.asarray(noise, np.float64)
+    variances = admit_float64(noise, "noise")
     if variances.shape[:1] == (size,):
         variances = variances.reshape(size, -1)
     try:
@@ -226,7 +227,7 @@ def check_left(n: int, size: int) -> int:
 
 
 def _weights(weights: ArrayLike | None, samples: int) -> np.ndarray:
-    w = np.full(samples, 1 / samples) if weights is None else np.asarray(weights, np.float64)
+    w = np.full(samples, 1 / samples) if weights is None else admit_float64(weights, "weights")
     if w.shape != (samples,):
         raise ValueError(f"weights must have shape ({samples},), one a sample, got {w.shape}")
     return w

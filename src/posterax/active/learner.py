@@ -11,11 +11,12 @@ import numpy as np
 from jaxtyping import PyTree
 from numpy.typing import ArrayLike
 
+from .._util.admit import admit_inputs, check_finite
 from .._util.checks import one_of, whole_number
 from .._util.interrupts import raise_on_interrupt
 from .._util.keys import KeyLike, as_key
 from .._util.tree import same_structure
-from ..data import Padded, as_inputs, bucket, check_finite, unpack
+from ..data import Padded, bucket, unpack
 from ..errors import CheckpointError
 from ..files.bounds import field
 from ..files.container import read, refusing
@@ -137,7 +138,7 @@ class Learner:
                 booleans, true for them.
             candidates: score so many inputs of the pool, drawn anew each time (default: all).
         """
-        pool = as_inputs(pool)
+        pool = admit_inputs(pool)
         size = len(jax.tree.leaves(pool)[0])
         key = jax.random.fold_in(self.key, 2 * self.rounds + 1)
         few = np.arange(size)
@@ -183,7 +184,7 @@ class Learner:
         check_finite("x", x)
         check_finite("y", y)
         self.model.check(x, y)
-        return jax.tree.map(np.asarray, x), np.asarray(y)
+        return jax.tree.map(np.asarray, (x, y))
 
     def _fit(self, x: PyTree, y: np.ndarray, rounds: int, progress: bool | None) -> Posterior:
         model, last = self.model, getattr(self, "posterior", None)

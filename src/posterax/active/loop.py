@@ -9,10 +9,11 @@ import numpy as np
 from jaxtyping import PyTree
 from numpy.typing import ArrayLike
 
+from .._util.admit import admit, admit_inputs
 from .._util.checks import whole_number
 from .._util.interrupts import raise_on_interrupt
 from .._util.progress import Bar
-from ..data import as_inputs, unpack
+from ..data import unpack
 from ..metrics.inputs import aligned
 from ..predictive import Predictive
 from .learner import Learner
@@ -118,11 +119,11 @@ def run(
         2
     """
     rounds, n = whole_number("rounds", rounds), whole_number("n", n)
-    pool = as_inputs(pool)
+    pool = admit_inputs(pool)
     size = len(jax.tree.leaves(pool)[0])
     if not callable(labels) and np.shape(labels)[:1] != (size,):
         raise ValueError(f"labels must be a function or one for each of {size} inputs of the pool")
-    ask = labels if callable(labels) else lambda rows: np.asarray(labels)[rows]
+    ask = labels if callable(labels) else np.asarray(admit(labels, "labels")).__getitem__
     name, score = _metric(metric, learner)
     before = Curve(np.zeros(0), np.zeros(0), (), name) if after is None else after
     counts, scores, chosen = list(before.labels), list(before.scores), list(before.chosen)

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import information
+from .._util.admit import admit_float64
 from .._util.checks import one_of, whole_number
 from .._util.keys import KeyLike
 from ..metrics.inputs import Forecast, class_probabilities, is_predictive, predicts_values
@@ -256,7 +257,7 @@ def scores_of(predictive: Forecast, by: By, key: KeyLike) -> np.ndarray:
         scores = random(size, key)
     else:
         scores = (by if callable(by) else SCORES[by])(predictive)  # type: ignore[arg-type]
-    scores = np.asarray(scores, np.float64)
+    scores = admit_float64(scores, "scores")
     if scores.shape != (size,) or np.any(np.isnan(scores)):
         got = "NaN" if scores.shape == (size,) else f"shape {scores.shape}"
         raise ValueError(f"by must give one number for each of {size} inputs, got {got}")

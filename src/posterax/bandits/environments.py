@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from .._util.admit import admit, admit_float64
 from .._util.checks import fraction, one_of, whole_number
 from .base import Environment, Interaction, check_environment
 from .tables import check_names, encode, read_csv, table
@@ -94,13 +95,13 @@ def from_table(
         raise ValueError(f"y: no class in {len(missing)} rows ({rows}); leave them out")
     values = values.astype(str) if values.dtype == object else values
     classes, labels = np.unique(values, return_inverse=True)
-    paid = np.asarray(np.eye(len(classes)) if rewards is None else rewards, np.float32)
+    paid = admit_float64(np.eye(len(classes)) if rewards is None else rewards, "rewards")
     if paid.ndim != 2 or len(paid) != len(classes):
         raise ValueError(
             f"rewards must have a row for each of the {len(classes)} classes and a column for "
             f"each action, got {paid.shape}"
         )
-    other = paid if otherwise is None else np.asarray(otherwise, np.float32)
+    other = paid if otherwise is None else admit_float64(otherwise, "otherwise")
     if other.shape != paid.shape:
         raise ValueError(
             f"otherwise must have the shape of rewards {paid.shape}, got {other.shape}"
@@ -109,7 +110,8 @@ def from_table(
         raise ValueError("rewards and otherwise must be finite")
     return Table(
         jnp.asarray(contexts), jnp.asarray(labels, jnp.int32),
-        jnp.asarray(paid, jnp.float32), jnp.asarray(other, jnp.float32),
+        jnp.asarray(admit(paid, "rewards", jnp.float32)),
+        jnp.asarray(admit(other, "otherwise", jnp.float32)),
         1.0 if otherwise is None else fraction("chance", chance), tuple(str(c) for c in classes),
         paid.shape[1], contexts.shape[1],
     )  # fmt: skip

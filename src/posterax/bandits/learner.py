@@ -22,6 +22,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import PyTree
 
+from .._util.checks import check_steps
 from .._util.tree import is_key
 from ..data import Batch
 from ..infer.base import Draw, Method, Phase, Plan, Start
@@ -137,7 +138,8 @@ class Learner(eqx.Module):
         total = jnp.maximum(jnp.asarray(counted, jnp.result_type(float)), 1)
         held = jnp.maximum(jnp.asarray(filled, jnp.int32), 1)
         shape = (settings.batch_size, self.features + self.actions)
-        steps = jnp.asarray(settings.updates * settings.buffer, jnp.int32)
+        updates = check_steps(settings.updates * settings.buffer, "updates × buffer")
+        steps = jnp.asarray(updates, jnp.int32)
         inputs = jax.ShapeDtypeStruct(shape, total.dtype)
         batches = -(-held // settings.batch_size)
         plan = Plan(total, batches, steps, settings.batch_size, self.targets, inputs=inputs)

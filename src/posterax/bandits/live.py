@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import PyTree
 from numpy.typing import ArrayLike
 
+from .._util.admit import admit, admit_float64
 from .._util.checks import whole_number
 from .._util.interrupts import raise_on_interrupt
 from .._util.keys import KeyLike, as_key
@@ -63,12 +64,12 @@ class Agent:
         self.updates = 0
 
     def _context(self, context: ArrayLike) -> jax.Array:
-        numbers = np.asarray(context, np.dtype(jnp.result_type(float)))
+        numbers = admit_float64(context, "context")
         if numbers.shape != (self.features,):
             raise ValueError(f"context must have shape ({self.features},), got {numbers.shape}")
         if not np.isfinite(numbers).all():
             raise ValueError("context must be finite")
-        return jnp.asarray(numbers)
+        return jnp.asarray(admit(numbers, "context", jnp.result_type(float)))
 
     def choose(self, context: ArrayLike) -> int:
         """The action for a context, from 0 to ``actions`` − 1."""
@@ -82,11 +83,12 @@ class Agent:
         x = self._context(context)
         if whole_number("action", action, least=0) >= self.actions:
             raise ValueError(f"action must be below {self.actions}, their number: {action}")
-        paid = jnp.asarray(reward, jnp.result_type(float))
-        if paid.shape != () or not bool(jnp.isfinite(paid)):
+        paid = admit_float64(reward, "reward")
+        if paid.shape != () or not np.isfinite(paid):
             raise ValueError(f"reward must be one finite number, got {reward!r}")
         key = step_keys(self.course, self.updates)[2]
-        given = (x, jnp.asarray(action, jnp.int32), paid, key)
+        pay = jnp.asarray(admit(paid, "reward", jnp.result_type(float)))
+        given = (x, jnp.asarray(action, jnp.int32), pay, key)
         self.state = _update((self.policy, given), self.state)
         self.updates += 1
         every = self.policy.refit_every

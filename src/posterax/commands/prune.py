@@ -147,12 +147,13 @@ def _validation(held: Any, X: "pd.DataFrame", y: "np.ndarray") -> tuple[Any, Any
     """Rows as the posterior has them: encoded and in standard units."""
     import numpy as np
 
+    from .._util.admit import admit, admit_float64
     from .scoring import labels
 
-    x = held.x_scaling_(held._check_inputs(X, reset=False)).astype(np.float32)
+    x = admit(held.x_scaling_(held._check_inputs(X, reset=False)), "X", np.float32)
     if hasattr(held, "classes_"):
         return x, labels(held.classes_, y)
-    return x, held._inner_targets(np.asarray(y, np.float64)).astype(np.float32)
+    return x, admit(held._inner_targets(admit_float64(y, "y")), "y", np.float32)
 
 
 def _card(card: dict[str, Any], pruned: "Posterior", notes: list[str]) -> dict[str, Any]:

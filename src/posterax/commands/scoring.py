@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._util.admit import admit_float64
 from .._util.interrupts import raise_on_interrupt
 from ..metrics.evaluate import QUICK, Evaluation, Score, evaluate
 from ..tables import BayesianClassifier, BayesianRegressor
@@ -41,7 +42,7 @@ def score(
         forecast, y = estimator.predict_proba(X), labels(estimator.classes_, y)
         train_y = None if train_y is None else labels(estimator.classes_, train_y)
     else:
-        forecast, y = estimator.predictive(X), np.asarray(y, np.float64)
+        forecast, y = estimator.predictive(X), admit_float64(y, "y")
     return evaluate(forecast, y, weight, train_y=train_y, **{"only": QUICK, **options})
 
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._util.admit import admit_float64, check_finite
 from .._util.checks import whole_number
-from ..data import as_array, check_finite
 from ..metrics.inputs import Forecast, is_predictive, of_examples
 from .options import Actions, Loss, by_name, for_classes, for_values, is_name
 
@@ -136,7 +136,7 @@ def decide(
         options = for_values(predictive, loss, actions, samples)
     cost = np.asarray(np.inf)
     if abstain is not None:
-        cost = np.asarray(as_array(abstain, "abstain"), np.float64)
+        cost = admit_float64(abstain, "abstain")
         check_finite("abstain", cost)
         if cost.shape != ():
             cost = of_examples(cost, options.risk.shape, "abstain")

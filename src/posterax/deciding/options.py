@@ -10,8 +10,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._util.admit import admit_float64, check_finite
 from .._util.checks import fraction
-from ..data import as_array, check_finite
 from ..metrics.inputs import Forecast, aligned, class_probabilities, is_predictive, labels
 from ..predictive import Predictive
 
@@ -40,7 +40,7 @@ class Options(NamedTuple):
 def for_classes(predictive: Forecast, loss: Loss, actions: Actions) -> Options:
     """The best column of a loss matrix, or the best action for a function."""
     one = not is_predictive(predictive) and np.ndim(predictive) == 1  # a single example
-    given: Forecast = np.asarray(predictive)[None] if one else predictive
+    given: Forecast = admit_float64(predictive, "predictive")[None] if one else predictive
     p = class_probabilities(given, "predictive")
     p = p[0] if one else p
     matrix, named = _loss_matrix(loss, actions, p.shape[-1])
@@ -77,7 +77,7 @@ def _loss_matrix(loss: Loss, actions: Actions, classes: int) -> tuple[np.ndarray
         every = np.arange(classes)
         named = every if named is None else named
         return np.stack([_losses(loss, every, a, every.shape) for a in named], axis=1), named
-    matrix = np.asarray(as_array(loss, "loss"), np.float64)
+    matrix = admit_float64(loss, "loss")
     named = np.arange(matrix.shape[-1] if matrix.ndim else 0) if named is None else named
     if not len(named) or matrix.shape != (classes, len(named)):
         columns = "a column for each action" if actions is None else f"{len(named)} columns"
@@ -182,7 +182,7 @@ def _losses(
     loss: LossFunction, y: np.ndarray, action: ArrayLike, shape: tuple[int, ...]
 ) -> np.ndarray:
     """What an action costs for each y."""
-    each = np.asarray(loss(y, action), np.float64)
+    each = admit_float64(loss(y, action), "loss(y, action)")
     if each.shape not in ((), shape):
         raise ValueError(
             f"loss(y, action) must be one number for each example, shape {shape}, got {each.shape}"

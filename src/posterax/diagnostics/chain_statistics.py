@@ -9,6 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._util.admit import admit, admit_float64
+
 FEWEST = 4  # draws of a chain below which its autocorrelation cannot be told
 
 
@@ -35,7 +37,7 @@ def mcse(values: ArrayLike) -> np.ndarray:
         >>> print(mcse(draws).round(2))  # 1 / √1000
         0.03
     """
-    values = np.asarray(values, np.float64)
+    values = admit_float64(values, "values")
     chains, draws = values.shape[:2]
     if draws < FEWEST:
         means = values.mean(1) if chains > 1 else values[0]
@@ -73,7 +75,7 @@ def convergence(values: ArrayLike) -> Convergence:
     """
     from arviz_stats.base import array_stats
 
-    values = np.asarray(values)
+    values = np.asarray(admit(values, "values"))
     rounding = 8 * np.finfo(values.dtype if values.dtype.kind == "f" else float).eps
     values = values.astype(np.float64)
     chains, draws, quantities = values.shape
@@ -110,7 +112,7 @@ def energy_fractions(energy: ArrayLike) -> np.ndarray:
     """
     from arviz_stats.base import array_stats
 
-    energy = np.asarray(energy, np.float64)
+    energy = admit_float64(energy, "energy")
     fractions = np.zeros(len(energy))
     live = np.isfinite(energy).all(1) & (np.ptp(energy, axis=1) > 0)
     if live.any():

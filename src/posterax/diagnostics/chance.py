@@ -3,6 +3,8 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._util.admit import admit_float64
+
 CONFIDENCE = 0.95
 NORMAL = 1.959964  # its quantile, on both sides
 CRAMER_VON_MISES = 0.46136  # 95 % quantile of ∫ B(q)² dq of a Brownian bridge
@@ -18,7 +20,7 @@ def effective(weight: ArrayLike) -> float:
         >>> effective([1, 1, 1, 1]), effective([1, 0, 0])
         (4.0, 1.0)
     """
-    weight = np.asarray(weight, np.float64)
+    weight = admit_float64(weight, "weight")
     return float(weight.sum() ** 2 / np.square(weight).sum())
 
 
@@ -44,7 +46,7 @@ def shares(counts: ArrayLike) -> np.ndarray:
         >>> shares([3, 0, 1])
         array([0.57142857, 0.14285714, 0.28571429])
     """
-    counts = np.asarray(counts, np.float64) + 1
+    counts = admit_float64(counts, "counts") + 1
     return counts / counts.sum()
 
 
@@ -58,9 +60,9 @@ def of_classes(p: ArrayLike, weight: ArrayLike | None = None, seed: int = 0) -> 
         weight: how often each row counts.
         seed: of the draws.
     """
-    confidence = np.asarray(p, np.float64).max(-1)
+    confidence = admit_float64(p, "p").max(-1)
     n = len(confidence)
-    weight = np.ones(n) if weight is None else np.asarray(weight, np.float64)
+    weight = np.ones(n) if weight is None else admit_float64(weight, "weight")
     weight = weight / weight.sum()
     place = np.minimum((confidence * BINS).astype(int), BINS - 1)
     rng = np.random.default_rng(seed)

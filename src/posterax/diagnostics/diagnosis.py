@@ -13,9 +13,9 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from .._util.admit import admit_inputs
 from .._util.checks import whole_number
 from .._util.tree import named_leaves, plain, tree_size
-from ..data import as_inputs
 from ..likelihoods import Categorical
 from ..posteriors import Draws, Posterior, Record
 from ..posteriors.draws import effective, pareto_smooth
@@ -235,7 +235,7 @@ def prediction_values(posterior: Draws, x: PyTree, most: int) -> tuple[np.ndarra
     Of classes it is the logarithms of their probabilities, since a number that is added to all
     outputs changes nothing.
     """
-    x = as_inputs(x)
+    x = admit_inputs(x)
     n = len(jax.tree.leaves(x)[0])
     shape = posterior.model.output_shape(jax.tree.map(lambda a: a[:1], x))[1:]
     each, (chains, draws) = int(np.prod(shape)), posterior.shape

@@ -14,7 +14,8 @@ from ..files.container import circumstances
 from ..infer.base import Phase
 from ..infer.describe import describe_method
 from ..posteriors import Posterior, Record
-from . import loop, resume
+from . import loop
+from .identity import in_session, target
 from .position import all_finite
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def finish(run: "Run", phase: Phase, complete: bool) -> Posterior:
     if run.retained(phase, 1) is not None:
         if draws is None:
             raise KeyboardInterrupt(f"stopped while {phase.title}, before the first draw")
-        at.identity = resume.identity(run)
+        at.identity = target(run, in_session)
     posterior = phase.finish(at.state, draws)
     terms, reports = at.history()
     at.state = to_host(at.state)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from .._util.checks import whole_number
 from .._util.interrupts import interruptible
@@ -13,21 +13,10 @@ from ..model import Model
 from ..posteriors import Posterior
 from . import resume as again
 from .callbacks import Event
+from .checkpoint import Checkpoint, as_checkpoint
 from .prepare import Asked, prepare
 from .run import Run
 from .validation import Validation, check_validation
-
-
-class Checkpoint(NamedTuple):
-    """Where and how often a fit is saved.
-
-    Args:
-        directory: where; made when missing.
-        every: seconds between two savings.
-    """
-
-    directory: str | Path
-    every: float = 15.0
 
 
 def fit(
@@ -87,17 +76,14 @@ def fit(
         >>> len(posterior.history["nll"])
         20
     """
-    thin = whole_number("thin", thin)
+    thin, where = whole_number("thin", thin), as_checkpoint(checkpoint)
     ready = prepare(model, data, method, Asked(epochs, steps, batch_size), augment)
     watch = check_validation(validation, ready.model)
     key = as_key(key)
     if draw_bytes is not None:
-        draw_bytes = whole_number("draw_bytes", draw_bytes)
+        draw_bytes = whole_number("draw_bytes", draw_bytes, most=2**63 - 1)
     run = Run(ready, method, key, thin, watch, list(callbacks), init, draw_bytes)
     if resume is not None:
         again.from_posterior(run, resume)
-    if checkpoint is not None:
-        where = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
-        again.from_checkpoint(run, *where)
-    with Bar(progress) as bar, interruptible() as interrupted:
+    with again.checkpointed(run, where), Bar(progress) as bar, interruptible() as interrupted:
         return run.all_phases(bar, interrupted)

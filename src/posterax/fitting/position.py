@@ -13,6 +13,7 @@ from .._util.tree import to_host
 from ..errors import CheckpointError
 from ..files.container import pack, unpack
 from ..infer.base import Draw, History, Phase
+from .checkpoint import Part, Stored
 from .retained import RetainedDraws
 
 
@@ -92,9 +93,10 @@ class Position:
         arrays |= {f"history/{name}": values for name, values in terms.items()}
         for name, (steps, values) in reports.items():
             arrays |= {f"report_steps/{name}": steps, f"reports/{name}": values}
+        best_nll = self.best_nll if self.best_nll < np.inf else None  # JSON has no infinity
         header = {
             "phase": self.phase, "step": self.step, "stopped": self.stopped,
-            "best_nll": self.best_nll, "waited": self.waited, "best": self.best is not None,
+            "best_nll": best_nll, "waited": self.waited, "best": self.best is not None,
             "history": list(terms), "reports": list(reports), "taken": self.taken,
             "earlier": None if self.earlier is None else self.earlier[:2],
         }  # fmt: skip
@@ -102,7 +104,7 @@ class Position:
 
 
 def restore(
-    stored: Any,
+    stored: Stored,
     path: Path,
     state_template: Callable[[int], PyTree],
     draw_template: Callable[[int], PyTree],
@@ -113,7 +115,8 @@ def restore(
     at = Position(draw_bytes)
     try:
         at.phase, at.step = int(header["phase"]), int(header["step"])
-        at.best_nll, at.waited = float(header["best_nll"]), int(header["waited"])
+        at.waited, best = int(header["waited"]), header["best_nll"]
+        at.best_nll = float("inf") if best is None else float(best)
         at.stopped = bool(header["stopped"])
         at.taken = [int(steps) for steps in header.get("taken", [])]
         if at.phase < 0 or at.step < 0:
@@ -130,10 +133,12 @@ def restore(
         at.report(
             {n: (arrays[f"report_steps/{n}"], arrays[f"reports/{n}"]) for n in header["reports"]}
         )
+        if _holds_nan(at.state):  # infinity has its uses: the logarithm of a weight that is 0
+            raise CheckpointError("its state holds NaN")
         if parts:
             draw = draw_template(at.phase)
             for part in parts:
-                at.draws.add(_unpack_draws(draw, part))
+                at.draws.add(_unpack_draws(draw, part), part.stride, part.offered)
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from error
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
@@ -141,12 +146,17 @@ def restore(
     return at
 
 
-def _unpack_draws(template: PyTree, part: dict[str, np.ndarray]) -> Draw:
-    count = min(array.shape[1] for array in part.values())
+def _unpack_draws(template: PyTree, part: Part) -> Draw:
+    count = part.size
     sized = jax.tree.map(
         lambda a: jax.ShapeDtypeStruct((a.shape[0], count, *a.shape[1:]), a.dtype), template
     )
-    return jax.tree.map(np.asarray, unpack(sized, part, "draws"))
+    return jax.tree.map(np.asarray, unpack(sized, part.arrays, "draws"))
+
+
+def _holds_nan(tree: PyTree) -> bool:
+    floats = [a for a in jax.tree.leaves(tree) if jnp.issubdtype(a.dtype, jnp.inexact)]
+    return any(bool(jnp.isnan(a).any()) for a in floats)
 
 
 def all_finite(tree: PyTree) -> bool:

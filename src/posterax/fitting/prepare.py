@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from .._util.checks import above_zero, whole_number
+from .._util.admit import cast, check_finite, warn_of_rounding
+from .._util.checks import MOST, above_zero, check_steps, whole_number
 from .._util.tree import named_leaves, tree_size
 from ..augment import as_augment, check_augment
 from ..data import (
@@ -17,10 +18,10 @@ from ..data import (
     Stream,
     as_stream,
     bucket,
-    cast,
-    check_finite,
+    check_weights,
     float_dtype,
     is_batches,
+    least_weight,
     pad_rows,
     unpack,
 )
@@ -103,6 +104,9 @@ def _prepare_arrays(
     check_finite("y", y)
     inner = model.check(x, y)
     n, dtype = len(y), float_dtype(x, model.network.params)
+    check_weights(least_weight(weight), float(np.sum(weight)), dtype)
+    held_x, held_y = jax.tree.map(lambda a: cast(a, dtype), x), cast(y, dtype, "y")
+    _tell_of_rounding(x, y, dtype)
     model = model.for_targets(inner, dtype)
     # a network with state (batch statistics) would see the padding of a full batch
     stateful = bool(jax.tree.leaves(model.network.state))
@@ -110,6 +114,8 @@ def _prepare_arrays(
     shared = n <= SHARED_ROWS and not stateful
     rows = max(bucket(n) if shared else n, most)
 
+    if rows > MOST - rows:  # a place in the shuffled data is a number of 32 bits
+        raise ValueError(f"data: {most} rows are too many for arrays: stream them in batches")
     size = _batch_size(asked.batch_size, most, method, augment)
     if size == most:
         size = n if stateful else rows
@@ -120,8 +126,8 @@ def _prepare_arrays(
     if stateful and plan.batch_size == n:
         rows = n
     on_device = Data(
-        jax.tree.map(lambda a: jnp.asarray(pad_rows(cast(a, dtype), rows)), x),
-        jnp.asarray(pad_rows(cast(y, dtype), rows)).reshape(rows, *inner),
+        jax.tree.map(lambda a: jnp.asarray(pad_rows(a, rows)), held_x),
+        jnp.asarray(pad_rows(held_y, rows)).reshape(rows, *inner),
         jnp.asarray(np.concatenate([weight, np.zeros(rows - n)]), dtype),
         jnp.asarray(n, jnp.int32),
         augment,
@@ -129,11 +135,16 @@ def _prepare_arrays(
     return Prepared(model, on_device, None, plan, method.phases(model, plan), augment)
 
 
+def _tell_of_rounding(x: PyTree, y: Any, dtype: Any) -> None:
+    for name, tree in (("x", x), ("y", y)):
+        warn_of_rounding(name, tree, dtype, stacklevel=6)  # where px.fit is called
+
+
 def _shapes(x: Any, rows: int, dtype: Any) -> PyTree[jax.ShapeDtypeStruct]:
     """A minibatch of the inputs, by shape and type on the device."""
 
     def one(a: Any) -> jax.ShapeDtypeStruct:
-        own = dtype if np.issubdtype(np.dtype(a.dtype), np.floating) else a.dtype
+        own = dtype if jnp.issubdtype(a.dtype, jnp.floating) else a.dtype
         return jax.ShapeDtypeStruct((rows, *a.shape[1:]), jax.dtypes.canonicalize_dtype(own))
 
     return jax.tree.map(one, x)
@@ -156,6 +167,8 @@ def _prepare_stream(
     x, y = data.example
     inner = model.check(x, y, data.targets())
     dtype = float_dtype(x, model.network.params)
+    check_weights(data.least, data.total, dtype)
+    _tell_of_rounding(data.few[0], data.few[1], dtype)
     shapes = _shapes(x, data.batch_size, dtype)
     check_augment(augment, shapes, inner, module_of(model.network))
     model = model.for_targets(inner, dtype)
@@ -208,7 +221,8 @@ def _plan(
         steps = needs.steps
     elif steps is None:
         passes = above_zero("epochs", DEFAULT_EPOCHS if epochs is None else epochs)
-        steps = max(1, round(passes * batches))
+        said = f"epochs={passes:g} of {batches} batches"
+        steps = check_steps(max(1, round(passes * batches)), said)
     return Plan(
         jnp.asarray(total, jnp.result_type(float)),
         jnp.asarray(batches, jnp.int32),

@@ -1,62 +1,52 @@
-"""Taking up an earlier fit: a posterior of this session, or a checkpoint; and what a fit is."""
+"""Taking up an earlier fit: a posterior of this session, or a checkpoint."""
 
 import dataclasses
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import PyTree
 
-from .._util.fingerprint import data_fingerprint, optimizer_fingerprint, settings_fingerprint
-from .._util.tree import named_leaves, same_structure, shapes_of
+from .._util.checks import check_steps
+from .._util.tree import same_structure, shapes_of
 from ..files.container import pack
-from ..networks.parts import numbers_fingerprint
 from ..posteriors import Posterior
-from ..priors import ByPart
 from . import loop
-from .checkpoint import Checkpoints
+from .checkpoint import Checkpoint, Checkpoints, Part
+from .identity import differences, identity, in_session, target
 from .position import Position, restore
 
 if TYPE_CHECKING:
     from .run import Run
 
 
-def identity(run: "Run") -> dict[str, Any]:
-    """What the result of a fit depends on, by fingerprints."""
-    rows, model = run.ready.data, run.ready.model
-    names, rest = model.chosen()
-    bayesian = list(named_leaves(model.bayesian(model.parameters)))
-    # a prior around the network's own weights
-    centres = [a for a in jax.tree.leaves(model.priors.network) if isinstance(a, jax.Array)]
-    around = centres if isinstance(model.prior, ByPart) else []
-    return {
-        "model": model.network.fingerprint(widths=True),
-        "where": None if rest == "none" else [rest, bayesian, names],
-        "fixed weights": numbers_fingerprint((model.network.frozen(), around)),
-        "prior": settings_fingerprint(model.prior),
-        "likelihood": settings_fingerprint(model.likelihood),
-        "method": run.method.identity(),
-        "optimizer": optimizer_fingerprint(getattr(run.method, "optimizer", None)),
-        "key": np.asarray(jax.random.key_data(run.key)).tolist(),
-        "data": "stream" if rows is None else data_fingerprint(rows),
-        "examples": float(run.ready.plan.total),
-        "batch_size": run.ready.plan.batch_size,
-        "augment": run.ready.augment and settings_fingerprint(run.ready.augment),
-        "thin": run.thin,
-    }
+@contextmanager
+def checkpointed(run: "Run", where: Checkpoint | None) -> Iterator[None]:
+    """Go on from what a directory holds, and keep other fits out of it meanwhile."""
+    if where is None:
+        yield
+        return
+    run.checkpoints = Checkpoints(where.directory, identity(run))
+    run.save_every = where.every
+    run.checkpoints.acquire()
+    try:
+        _take_up(run, run.checkpoints)
+        yield
+    finally:
+        run.checkpoints.release()
 
 
-def from_checkpoint(run: "Run", directory: str | Path, every: float) -> None:
-    """Use a checkpoint directory, and go on from what it holds."""
-    run.checkpoints = Checkpoints(directory, identity(run))
-    run.save_every = every
-    stored = run.checkpoints.load()
+def _take_up(run: "Run", checkpoints: Checkpoints) -> None:
+    """Go on from the latest state, where there is one."""
+    stored = checkpoints.load()
     if stored is None:
-        if run.at.draws:  # those of the posterior that is resumed
-            run.checkpoints.add_draws(pack(run.at.draws.joined(), "draws"))
+        kept = run.at.draws
+        if kept:  # those of the posterior that is resumed
+            arrays = pack(kept.joined(), "draws")
+            checkpoints.add_draws(Part(arrays, kept.stride, kept.offered))
         return
 
     def draw_template(phase: int) -> PyTree:
@@ -64,7 +54,7 @@ def from_checkpoint(run: "Run", directory: str | Path, every: float) -> None:
         return loop.abstract_info(run.phases[phase], state, window, run.key)[0].draw
 
     run.at = restore(
-        stored, run.checkpoints.path, lambda phase: state_template(run, phase), draw_template,
+        stored, checkpoints.path, lambda phase: state_template(run, phase), draw_template,
         run.draw_bytes,
     )  # fmt: skip
 
@@ -110,6 +100,7 @@ def from_posterior(run: "Run", posterior: Any) -> None:
     begun = back is not None or last
     steps, before = (jnp.asarray(n, jnp.int32) for n in (at.step, at.step if begun else 0))
     plan = run.ready.plan
+    check_steps(int(plan.steps) + at.step, f"resume: {int(plan.steps)} more steps after {at.step}")
     plan = dataclasses.replace(plan, steps=plan.steps + steps, before=before)
     run.phases = run.method.phases(run.ready.model, plan)
     run.ready = run.ready._replace(plan=plan, phases=run.phases)
@@ -128,10 +119,10 @@ def _refuse_other(run: "Run", posterior: Posterior, final: Position) -> None:
         )
     if final.identity is None:
         return
-    mine, target = identity(run), ("where", "fixed weights", "prior", "likelihood", "data")
-    other = [name for name in target if mine[name] != final.identity[name]]
+    other = differences(final.identity, target(run, in_session))
     if other:
+        names = dict.fromkeys(name.partition(".")[0] for name in other)
         raise ValueError(
-            f"resume: these draws are for another {' and '.join(other)}, and more of them "
+            f"resume: these draws are for another {' and '.join(names)}, and more of them "
             "would be a mixture of two posteriors; pass it as init="
         )

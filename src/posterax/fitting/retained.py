@@ -33,8 +33,11 @@ class RetainedDraws:
     def __bool__(self) -> bool:
         return bool(self.parts)
 
-    def add(self, part: Any) -> None:
-        """Offer draws with axes (chain, draw, …)."""
+    def add(self, part: Any, stride: int = 1, offered: int | None = None) -> None:
+        """Offer draws with axes (chain, draw, …); or all that an earlier fit kept of so many."""
+        if offered is not None:
+            self.parts, self.stride, self.offered = [part], stride, offered
+            return
         count = jax.tree.leaves(part)[0].shape[1]
         chosen = np.arange(-self.offered % self.stride, count, self.stride)
         self.offered += count

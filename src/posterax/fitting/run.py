@@ -19,7 +19,7 @@ from ..posteriors import Posterior
 from ..posteriors.record import one_a_step
 from . import endings, loop
 from .callbacks import Event, StopFit
-from .checkpoint import Checkpoints
+from .checkpoint import Checkpoints, Part
 from .position import Position
 from .prepare import Prepared
 from .start import make_start
@@ -29,6 +29,7 @@ CHUNK_SECONDS = 0.25  # between two looks at the outside
 SNAPSHOT_SECONDS = 5.0  # between two copies of the state against non-finite numbers
 MANY_ROWS, LONG_SECONDS = 10_000, 600.0  # from here on the cost of steps over all data is said
 STREAM_BATCHES = 16  # host batches that travel to the device together
+WAITING_BYTES = 64 * 2**20  # of draws that are to be in the checkpoint
 FOREVER = 2**31 - 1  # steps of a phase that runs until it is done
 
 
@@ -174,7 +175,7 @@ class Run:
             now = time.monotonic()
             if now - safe_time > SNAPSHOT_SECONDS:
                 safe, safe_time = Snapshot(to_host(at.state), at.step), now
-            if now - self.saved > self.save_every:
+            if self._is_time_to_save(now):
                 self.save()
             end = at.step if done else total
             self._tell(Event(phase.title, at.step, end, terms, self._news(phase, new), at.phase))
@@ -276,7 +277,7 @@ class Run:
         part = jax.tree.map(lambda a: np.swapaxes(np.asarray(a)[:count], 0, 1), draws)
         at.draws.add(part)
         if self.checkpoints is not None:
-            self.checkpoints.add_draws(pack(part, "draws"))
+            self.checkpoints.add_draws(Part(pack(part, "draws")))
         return part
 
     def _news(self, phase: Phase, new: Draw | None) -> Callable[[], Posterior] | None:
@@ -338,11 +339,28 @@ class Run:
         size = tree_bytes(self.at.state if self.at.state is not None else self.ready.model)
         return explain_out_of_memory(f"{phase.title} with a state of {size:,} bytes", 3 * size)
 
+    def _is_time_to_save(self, now: float) -> bool:
+        """After so many seconds, or where draws wait that memory was not asked for."""
+        if self.checkpoints is None:
+            return False
+        many = self.checkpoints.waiting_bytes > WAITING_BYTES
+        return now - self.saved > (min(self.save_every, 1.0) if many else self.save_every)
+
     def save(self) -> None:
-        """Write the checkpoint, where there is to be one."""
+        """Write the checkpoint, where there is to be one; a disk that refuses ends no fit."""
         self.saved = time.monotonic()
-        if self.checkpoints is not None:
+        if self.checkpoints is None:
+            return
+        try:
             self.checkpoints.save(*self.at.packed())
+        except OSError as error:
+            there = self.checkpoints.path.exists()
+            kept = "what it held before is whole" if there else "nothing is kept yet"
+            warnings.warn(
+                f"checkpoint: {self.checkpoints.path} could not be written "
+                f"({error.strerror or error}), {kept}; the fit goes on and tries again",
+                UserWarning, stacklevel=2,
+            )  # fmt: skip
 
 
 def _sound_steps(

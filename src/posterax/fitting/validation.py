@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from .._util.admit import admit, admit_inputs, check_finite
 from .._util.checks import above_zero, whole_number
-from .._util.tree import to_host
-from ..data import check_finite, unpack
+from .._util.tree import dtype_of, to_host
+from ..data import unpack
 from ..infer.base import Phase
 from ..model import Model
 
@@ -49,6 +50,8 @@ def check_validation(validation: Any, model: Model) -> Validation | None:
         x, y, weight = unpack((watch.x, watch.y, watch.weight), "validation")
         check_finite("validation x", x)
         check_finite("validation y", y)
+        dtype = dtype_of(model.parameters)
+        x, y = admit_inputs(x, dtype, "validation x"), admit(y, "validation y", dtype)
         model.check(x, y)
         above_zero("validation every", watch.every)
         whole_number("validation samples", watch.samples)

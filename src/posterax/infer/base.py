@@ -159,10 +159,6 @@ class Method(eqx.Module):
         """The phases in order, or why the model cannot have them."""
         raise NotImplementedError
 
-    def identity(self) -> str:
-        """What a checkpoint knows this method by: any other setting must change it."""
-        return repr(self)
-
 
 M = TypeVar("M", bound=Method)
 

@@ -15,6 +15,7 @@ import numpyro.distributions as dist
 from numpy.typing import ArrayLike
 from numpyro.distributions import Distribution
 
+from .._util.admit import admit
 from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
 from . import densities as de
@@ -59,7 +60,8 @@ def js_divergence(p: Distribution, q: Distribution, samples: int, key: KeyLike) 
 
 def self_information(d: Distribution, value: ArrayLike) -> np.ndarray:
     with jax.enable_x64(True):
-        return -de.Densities(de.double(d), None, d.batch_shape).logs(jnp.asarray(value))[0]
+        at = jnp.asarray(admit(value, "value"))
+        return -de.Densities(de.double(d), None, d.batch_shape).logs(at)[0]
 
 
 def mutual_information(joint: Distribution, first: int | Sequence[int] | None) -> np.ndarray:

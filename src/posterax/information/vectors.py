@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
+from .._util.admit import admit_float64
+
 SLACK = 1e-5  # how far from one a sum may be: a float32 softmax over many classes
 UNITS = {"nats": 1.0, "bits": float(np.log(2))}  # in nats
 
@@ -37,7 +39,7 @@ def probabilities(name: str, given: ArrayLike, axes: int = 1) -> np.ndarray:
 def numbers(name: str, given: ArrayLike) -> np.ndarray:
     """A float64 array without NaN."""
     try:
-        p = np.asarray(given, np.float64)
+        p = admit_float64(given, name)
     except (TypeError, ValueError):
         kinds = "an array of probabilities or a numpyro distribution"
         raise TypeError(f"{name} must be {kinds}, got {type(given).__name__}") from None

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
+from .._util.admit import admit
 from ..diagnostics.chance import shares
 from ..predictive import Predictive
 from .inputs import Forecast, Weight, example_weights
@@ -63,7 +64,7 @@ def baseline(
         >>> baseline("classification", [0, 0, 1], (1, 2))
         array([[0.6, 0.4]])
     """
-    train_y, shape = np.asarray(train_y), tuple(shape)
+    train_y, shape = np.asarray(admit(train_y, "train_y")), tuple(shape)
     if kind == "classification":
         weight = example_weights(weight, train_y.shape)
         known = (train_y >= 0) & (train_y < shape[-1])

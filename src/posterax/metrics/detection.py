@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import entr
 
+from .._util.admit import check_finite
 from .._util.checks import one_of
-from ..data import check_finite
 from .inputs import Forecast, class_probabilities, is_predictive, plain_array, predicts_values
 
 SCORES = ("epistemic", "aleatoric", "total", "confidence", "variance")

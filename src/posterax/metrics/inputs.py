@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..data import as_array, check_finite
+from .._util.admit import admit, admit_float64, check_finite
 from ..predictive import Predictive
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def plain_array(given: Forecast, name: str) -> np.ndarray:
             f"{name} must be a Predictive (posterior.predict makes one) or an array, "
             f"got {type(given).__name__}"
         )
-    return np.asarray(as_array(given, name), np.float64)
+    return admit_float64(given, name)
 
 
 def only_values(predictive: Forecast) -> Predictive:
@@ -120,7 +120,8 @@ def aligned(y: ArrayLike, shape: tuple[int, ...], name: str = "y") -> np.ndarray
         >>> aligned([[1.0], [2.0]], (2,))
         array([1., 2.])
     """
-    y = np.asarray(as_array(y, name))
+    y = np.asarray(admit(y, name))
+    y = y.astype(np.int64) if y.dtype.kind in "ub" else y  # 0 − 1 of uint8 would be 255
     if not {y.shape, (*y.shape, 1)} & {shape, (*shape, 1)}:
         raise ValueError(f"{name} must have shape {shape} as the predictions have, got {y.shape}")
     check_finite(name, y)
@@ -129,7 +130,7 @@ def aligned(y: ArrayLike, shape: tuple[int, ...], name: str = "y") -> np.ndarray
 
 def of_examples(given: ArrayLike, shape: tuple[int, ...], name: str) -> np.ndarray:
     """Numbers in the shape of the targets; one for each example counts for all of its targets."""
-    each = np.asarray(as_array(given, name), np.float64)
+    each = admit_float64(given, name)
     if shape and each.shape == shape[:1]:
         each = np.broadcast_to(each.reshape(-1, *[1] * (len(shape) - 1)), shape)
     return aligned(each, shape, name)

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import entr
 
+from .._util.admit import admit_float64
 from .._util.checks import fraction
-from ..data import as_array
 from .inputs import (
     Forecast,
     Weight,
@@ -191,7 +191,7 @@ def _ends(predictive: Forecast, level: float) -> tuple[np.ndarray, np.ndarray]:
     level = fraction("level", level)
     given = isinstance(predictive, tuple | list) and len(predictive) == 2
     ends: Any = predictive if given else only_values(predictive).interval(level)
-    low, high = (np.asarray(as_array(end, "interval"), np.float64) for end in ends)
+    low, high = (admit_float64(end, "interval") for end in ends)
     if low.shape != high.shape or np.any(low > high):
         raise ValueError("the lower and the upper ends must have one shape, and be in order")
     return low, high

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import PyTree
 
+from .._util.admit import admit
 from .._util.checks import one_of
 from .._util.keys import KeyLike, as_key
 from .config import Activation, Configured, activation_function, known_activation
@@ -30,7 +31,7 @@ def as_image(x: PyTree, channels: int, dtype: DTypeLike, size: int | None = None
         >>> print(as_image(np.full((1, 2), 51, "uint8"), 1, "float32").round(3))
         [[[0.2 0.2]]]
     """
-    x = jnp.asarray(x)
+    x = jnp.asarray(admit(x, "x"))
     shape = x.shape
     if channels == 1 and x.ndim == 2:
         x = x[None]

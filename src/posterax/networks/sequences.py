@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import PyTree
 
+from .._util.admit import admit
 from .._util.checks import one_of, whole_number
 from .._util.keys import KeyLike, as_key
 from .config import Activation, Configured, activation_function, flag, known_activation, several
@@ -46,10 +47,10 @@ def as_sequence(x: PyTree, in_size: int, dtype: DTypeLike) -> tuple[jax.Array, j
 def split_mask(x: PyTree) -> tuple[jax.Array, jax.Array | None]:
     """Values and mask of one sequence; no mask means that every step counts."""
     if not isinstance(x, tuple | list):
-        return jnp.asarray(x), None
+        return jnp.asarray(admit(x, "x")), None
     if len(x) != 2:
         raise ValueError(f"x must be an array or a pair (values, mask), got {len(x)} parts")
-    values, mask = jnp.asarray(x[0]), jnp.asarray(x[1])
+    values, mask = (jnp.asarray(admit(part, "x")) for part in x)
     if mask.dtype != bool or mask.shape != values.shape[:1]:
         raise ValueError(
             f"x: the mask must be boolean, one entry per step, of shape {values.shape[:1]}, got "

@@ -168,7 +168,8 @@ class Transformer(Configured):
         tokens, mask = split_mask(x)
         if tokens.ndim != 1 or not jnp.issubdtype(tokens.dtype, jnp.integer):
             raise ValueError(
-                f"x must be whole-number tokens of shape (T,), got {tokens.dtype}{tokens.shape}"
+                f"x must be whole-number tokens below 2^31 of shape (T,), got "
+                f"{tokens.dtype}{tokens.shape}"
             )
         tokens = tokens.astype(int) if mask is None else jnp.where(mask, tokens, 0).astype(int)
         known = (tokens >= 0) & (tokens < self.embedding.num_embeddings)

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._util.admit import admit
 from .._util.checks import fraction
 from ..predictive import Predictive
 from .style import BLUE, DATA, MEAN, ORANGE, Axes, annotate
@@ -77,7 +78,7 @@ def regression_band(
 
 
 def _column(name: str, values: ArrayLike, n: int) -> np.ndarray:
-    array = np.asarray(values)
+    array = np.asarray(admit(values, name))
     if array.shape not in ((n,), (n, 1)):
         raise ValueError(f"{name} must have shape ({n},) or ({n}, 1), got {array.shape}")
     return array.reshape(n)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._util.admit import admit
 from .._util.checks import fraction, whole_number
 from ..metrics.inputs import class_labels
 from ..predictive import Predictive
@@ -138,7 +139,7 @@ def _bars(
 
 def _pictures(x: ArrayLike, n: int, shape: tuple[int, ...] | None) -> np.ndarray:
     """Pictures as imshow takes them: (N, H, W) or, with three channels from 0 to 1, last."""
-    pixels = np.asarray(x)
+    pixels = np.asarray(admit(x, "x"))
     if pixels.ndim < 2 or len(pixels) != n:
         raise ValueError(f"x must hold the {n} pictures of the predictive, got {pixels.shape}")
     if n > MOST:

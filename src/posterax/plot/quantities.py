@@ -7,8 +7,8 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from .._util.admit import admit_inputs
 from .._util.tree import named_leaves, plain
-from ..data import as_inputs
 from ..diagnostics.chain_statistics import convergence
 from ..diagnostics.diagnosis import prediction_values, weight_values
 from ..posteriors import Draws, Posterior
@@ -47,7 +47,7 @@ def quantity(posterior: Draws, of: str | None, x: PyTree) -> tuple[np.ndarray, s
 
 def _prediction(posterior: Draws, of: str, x: PyTree) -> np.ndarray:
     match = re.fullmatch(r"f\(x\[(\d+)\]\)(\[[\d, ]+\])?", of)
-    x = as_inputs(x)
+    x = admit_inputs(x)
     n = len(jax.tree.leaves(x)[0])
     if match is None or int(match[1]) >= n:
         raise ValueError(f"of={of!r}: with x=, name a prediction from f(x[0]) to f(x[{n - 1}])")

@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from .._util.admit import admit_inputs, check_finite
 from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
-from .._util.tree import tree_size
-from ..data import as_inputs, cast, check_finite
+from .._util.tree import dtype_of, tree_size
 from ..model import Model, Parameters
 from ..predictive import Particles, Predictive, Targets
 from ..priors import PerWeight
@@ -217,12 +217,11 @@ class Posterior(eqx.Module):
             least_rows: fewer inputs are padded to this many, so that all small calls share one
                 compiled program and one rounding.
         """
-        x = as_inputs(x)
+        x = admit_inputs(x)
         if any(np.size(leaf) == 0 for leaf in jax.tree.leaves(x)):
             raise ValueError("x is empty: predict needs at least one input")
         check_finite("x", x)
-        dtype = jax.tree.leaves(self.model.parameters)[0].dtype
-        x = jax.tree.map(lambda a: cast(a, dtype), x)
+        x = admit_inputs(x, dtype_of(self.model.parameters))
         self.model.output_shape(x)
         samples = None if samples is None else whole_number("samples", samples)
         weights_key, noise_key = jax.random.split(as_key(key))

@@ -5,7 +5,7 @@ import warnings
 import jax
 from jaxtyping import PyTree
 
-from ..data import as_inputs
+from .._util.admit import admit_inputs
 from ..model import Model, Parameters
 from ..predictive import Targets
 from .base import Posterior
@@ -43,7 +43,7 @@ def prior_posterior(
         >>> px.prior_posterior(curve_model(), x).predict(x, samples=20, key=0).sample().shape
         (20, 4)
     """
-    shape = model.output_shape(as_inputs(x))[1:]
+    shape = model.output_shape(admit_inputs(x))[1:]
     inner = model.likelihood.target_for(shape) if target_shape is None else target_shape
     model = model.for_targets(inner, jax.tree.leaves(model.parameters)[0].dtype)
     given = () if inner == (1,) else inner

@@ -11,9 +11,10 @@ from jaxtyping import PyTree
 from numpy.typing import ArrayLike
 from scipy import special
 
+from .._util.admit import admit, check_finite
 from .._util.memory import explain_out_of_memory
-from .._util.tree import abstract_rows
-from ..data import as_array, bucket, check_finite, pad_rows
+from .._util.tree import abstract_rows, dtype_of
+from ..data import bucket, pad_rows
 from ..model import Model
 from ..networks.base import footprint
 from . import quantiles as qt
@@ -172,7 +173,7 @@ class Streamed:
 
     def _inner_targets(self, y: ArrayLike) -> np.ndarray:
         """Targets as the likelihood has them, once their shape and their values fit."""
-        targets = np.asarray(as_array(y, "y"))
+        targets = np.asarray(admit(y, "y"))
         (given, inner), n = self._targets, len(self)
         accepted = {given, inner} | ({(), (1,)} if inner in ((), (1,)) else set())
         if targets.shape not in {(n, *shape) for shape in accepted}:
@@ -181,7 +182,10 @@ class Streamed:
         if self._units is not None:
             targets = (targets.reshape(-1, *given) - self._units.shift) / self._units.scale
         self._model.likelihood.check_values(targets, self._model.output_shape(self._x))
-        return targets.reshape(n, *inner)
+        if self.kind != "classification" and targets.dtype.kind in "iub":
+            targets = targets.astype(np.int64)  # y + 1 of uint8 would wrap
+        dtype = dtype_of(self._model.parameters)
+        return admit(targets, "y", dtype).reshape(n, *inner)
 
     def _log_scale(self) -> float:
         """What a density loses in the user's units: dy′ = dy / scale."""

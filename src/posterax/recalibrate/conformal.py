@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._util.admit import admit_float64
 from .._util.checks import fraction, one_of
 from ..metrics.inputs import Forecast
 from .base import Recalibration, check_shape, shown, targets
@@ -203,7 +204,7 @@ def _band(predictive: Any, score: Score, level: float) -> tuple[np.ndarray, np.n
         pair = predictive.interval(level)
     else:
         pair = predictive.mean, predictive.std if score == "scaled" else 0.0
-    first, second = np.broadcast_arrays(*(np.asarray(part, np.float64) for part in pair))
+    first, second = np.broadcast_arrays(*(admit_float64(part, "predictive") for part in pair))
     return ((first + second) / 2, (second - first) / 2) if score == "quantile" else (first, second)
 
 

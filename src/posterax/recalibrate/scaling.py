@@ -126,7 +126,7 @@ class Temperature(Recalibration):
             bound = f"the temperature stands at its bound, {np.exp(best):.3g}: {reason}"
             warnings.warn(f"{bound}; more held-out rows would tell more", stacklevel=2)
         before = losses[float(GRID[len(GRID) // 2])]
-        return cls(float(np.exp(best)), len(np.asarray(y)), before, losses[best], of)
+        return cls(float(np.exp(best)), np.shape(y)[0], before, losses[best], of)
 
     def __call__(self, predictive: Forecast) -> Any:
         """The predictive at this temperature; class probabilities where the average is tempered."""

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import PyTree
 from numpy.typing import ArrayLike
 
+from .._util.admit import admit_float64
 from ..metrics.inputs import class_probabilities
 from ..posteriors import Posterior
 from ..predictive import Predictive
@@ -243,7 +244,7 @@ def _labels(y: ArrayLike, classes: list[Any]) -> np.ndarray:
 
 
 def _numbers(y: ArrayLike) -> np.ndarray:
-    values = np.asarray(y).astype(np.float64)
+    values = admit_float64(y, "y")
     return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
 
 

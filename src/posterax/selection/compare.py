@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
+from .._util.admit import admit_float64
 from .._util.checks import one_of
 from .._util.keys import KeyLike
 from ..posteriors import Evidence, Posterior
@@ -113,9 +114,9 @@ def stacking(log_densities: np.ndarray, weight: np.ndarray | None = None) -> np.
     """
     from scipy.optimize import minimize
 
-    log_densities = np.asarray(log_densities, np.float64)
+    log_densities = admit_float64(log_densities, "log_densities")
     n, k = log_densities.shape
-    share = np.ones(n) if weight is None else np.asarray(weight, np.float64)
+    share = np.ones(n) if weight is None else admit_float64(weight, "weight")
     log_densities, rows = log_densities[share > 0], np.flatnonzero(share > 0)
     share = share[share > 0] / share.sum()
     best = log_densities.max(1)  # NaN where there is one

@@ -16,9 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from .._util.admit import check_finite
 from .._util.checks import whole_number
 from .._util.keys import KeyLike
-from ..data import Stream, as_stream, check_finite, is_batches, unpack
+from ..data import Stream, as_stream, is_batches, unpack
 from ..model import Parameters
 from ..posteriors import Evidence, Posterior
 from ..posteriors.laplace import priors_of

@@ -16,6 +16,7 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .. import networks
+from .._util.admit import admit
 from .._util.checks import fraction, whole_number
 from .._util.interrupts import interruptible
 from ..fitting.fit import fit
@@ -278,9 +279,9 @@ class BayesianEstimator(Arguments, BaseEstimator):
 
     def _prepared(self, rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         dtype = np.float64 if jax.config.read("jax_enable_x64") else np.float32
-        x = self.x_scaling_(rows.x).astype(dtype)
+        x = admit(self.x_scaling_(rows.x), "X", dtype)
         y = self._inner_targets(rows.y)
-        return x, y.astype(dtype) if y.dtype.kind == "f" else y, rows.weight
+        return x, admit(y, "y", dtype), rows.weight
 
     def _batch_size(self, method: Method, n: int) -> int | None:
         """The user's, or minibatches for methods that live on them."""
@@ -335,7 +336,7 @@ class BayesianEstimator(Arguments, BaseEstimator):
         """The predictive of a matrix, in the units of y."""
         dtype = jax.tree.leaves(self.posterior_.model.parameters)[0].dtype
         return self.posterior_.predict(
-            self.x_scaling_(x).astype(dtype),
+            admit(self.x_scaling_(x), "X", dtype),
             samples=self.samples if samples is None else samples,
             key=self._predict_seed if seed is None else seed,
             least_rows=LEAST_ROWS,

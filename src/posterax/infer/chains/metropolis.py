@@ -19,7 +19,6 @@ import numpy as np
 from jaxtyping import PyTree
 
 from ..._util.checks import one_of
-from ..._util.fingerprint import settings_fingerprint
 from ..._util.tree import tree_size
 from ...data import Batch, Data
 from ...model import Model
@@ -264,11 +263,6 @@ class Metropolis(ChainMethod):
         else:
             _own(self.proposal)
 
-    def identity(self) -> str:
-        if isinstance(self.proposal, str):
-            return repr(self)
-        return f"Metropolis {settings_fingerprint(self)} {_probed(_own(self.proposal))}"
-
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
         kind = self.proposal if isinstance(self.proposal, str) else "own"
         own = _own(self.proposal) if kind == "own" else None
@@ -310,14 +304,3 @@ def _check_own(own: Any, size: int) -> None:
         value = eqx.filter_eval_shape(own.log_prob, w, w)
         if getattr(value, "shape", None) != ():
             raise ValueError(f"proposal: log_prob must return one number, got {value}")
-
-
-def _probed(own: Any) -> list[float] | None:
-    """What a proposal does at two points: its settings are hidden in closures."""
-    old = jnp.ones(3)
-    try:
-        new = own.sample(jax.random.key(0), old)
-        log_q = 0.0 if getattr(own, "log_prob", None) is None else own.log_prob(new, 0 * old)
-        return [*map(float, new), float(log_q)]
-    except Exception:  # one made for another number of weights cannot be asked
-        return None

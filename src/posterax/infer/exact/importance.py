@@ -15,8 +15,7 @@ import numpyro.distributions as dist
 from jax.flatten_util import ravel_pytree
 from jaxtyping import PyTree
 
-from ..._util.fingerprint import settings_fingerprint
-from ..._util.tree import is_key, named_leaves, same_structure, shapes_of, tree_size
+from ..._util.tree import named_leaves, same_structure, shapes_of, tree_size
 from ...data import Batch, Data
 from ...model import Model, Parameters
 from ...posteriors import Posterior, PriorPosterior, WeightedDraws
@@ -300,13 +299,6 @@ class ImportanceSampling(Method):
             f"ImportanceSampling(chains={self.chains}, proposal={name}, smooth={self.smooth}, "
             f"log_evidence={self.log_evidence})"
         )
-
-    def identity(self) -> str:
-        if isinstance(self.proposal, str):
-            return repr(self)
-        leaves = jax.tree.leaves(eqx.filter(self.proposal, eqx.is_array_like))
-        numbers = [jax.random.key_data(a) if is_key(a) else a for a in leaves]
-        return f"{self!r} {settings_fingerprint([eqx.tree_pformat(self.proposal), numbers])}"
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
         known = with_arrays(self, model).log_evidence

@@ -9,7 +9,6 @@ a log density will do, discrete ones among them. The price is variance, which ``
 brings down.
 """
 
-import dataclasses
 import math
 import numbers
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -20,7 +19,6 @@ import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from ..._util.checks import whole_number
-from ..._util.fingerprint import settings_fingerprint
 from ..._util.tree import dtype_of, same_structure, shapes_of
 from ...data import Batch, Data
 from ...model import Model, Parameters
@@ -278,17 +276,6 @@ class BlackBoxVI(Method):
             )
         if not isinstance(self.initial_rho, numbers.Real) or not math.isfinite(self.initial_rho):
             raise ValueError(f"initial_rho must be a finite number, got {self.initial_rho!r}")
-
-    def identity(self) -> str:
-        if self.family == "auto":
-            return repr(self)
-        own, kind = self.family, type(self.family)
-        # the repr of any object is its address, which the next process does not know
-        shown = getattr(own, "__dict__", {}) if kind.__repr__ is object.__repr__ else own
-        return (
-            f"{dataclasses.replace(self, family='auto')!r} {kind.__module__}.{kind.__qualname__} "
-            f"{settings_fingerprint(shown)}"
-        )
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
         need_prior(model, "BlackBoxVI")
