@@ -87,6 +87,17 @@ def test_taken_twice_and_released_twice(tmp_path):
     assert not locks._held
 
 
+def test_a_note_says_who_holds_it(tmp_path):
+    lock = Lock(tmp_path / "lock")
+    lock.note("nobody")
+    assert lock.acquire()
+    lock.note("a process of some name")
+    lock.note("another")
+    assert lock.path.read_text() == "another"
+    assert not Lock(tmp_path / "lock").acquire()
+    lock.release()
+
+
 def test_a_release_leaves_the_file_of_another(tmp_path):
     path = tmp_path / "lock"
     first, second = Lock(path), Lock(path)

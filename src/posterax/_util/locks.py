@@ -89,6 +89,13 @@ class Lock:
                 os.close(descriptor)
         return True
 
+    def note(self, text: str) -> None:
+        """Say in the file who holds it, where there is room on the disk."""
+        if self._descriptor is not None:
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, 0)
+                os.pwrite(self._descriptor, text.encode(), 0)
+
     def release(self) -> None:
         """Let it go, and remove the file; nothing where it is not held."""
         descriptor, self._descriptor = self._descriptor, None

@@ -117,7 +117,7 @@ class Checkpoints:
                 f"{self.directory}: another fit is running in this directory"
                 f"{_holder(self._lock.path)}; wait for it, or choose another directory"
             )
-        self._lock.path.write_text(f"process {os.getpid()} on {platform.node()}\n")
+        self._lock.note(f"process {os.getpid()} on {platform.node()}\n")
 
     def release(self) -> None:
         """Let others in."""
