@@ -61,6 +61,15 @@ def test_a_callback_that_stops_a_warm_up_stops_the_fit(truth):
         px.fit(truth.model(), truth.data, SHORT, steps=8, key=0, callbacks=[stop])
 
 
+def test_a_warm_up_that_was_stopped_goes_on_with_the_same_call(truth, posterior, tmp_path):
+    """It was taken for a finished one, and the draws were those of a chain half adapted."""
+    options = {"steps": 8, "key": 0, "checkpoint": tmp_path}
+    with pytest.raises(StopFit):
+        px.fit(truth.model(), truth.data, SHORT, callbacks=[stop], **options)
+    whole = px.fit(truth.model(), truth.data, SHORT, **options)
+    np.testing.assert_array_equal(whole.draws.network["w"], posterior.draws.network["w"])
+
+
 def test_a_callback_that_stops_sequential_monte_carlo_keeps_its_particles(truth):
     method = px.SMC(particles=40, groups=2, mutation_steps=1)
     with pytest.warns(UserWarning, match="stopped at a temperature"):

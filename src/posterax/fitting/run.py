@@ -158,7 +158,7 @@ class Run:
         fresh = at.phase == 0 and at.step == 0
         safe = None if fresh else Snapshot(to_host(at.state), at.step)
         safe_time, length = time.monotonic(), 1
-        while at.step < total and not at.stopped:
+        while at.step < total and not (at.stopped or self.told_to_stop):
             next_look = next((s for s in looks if s > at.step), total)
             stop = self._chunk_end(phase, length, rows, draw_rows, next_look, total)
             began = time.monotonic()
@@ -175,10 +175,11 @@ class Run:
             now = time.monotonic()
             if now - safe_time > SNAPSHOT_SECONDS:
                 safe, safe_time = Snapshot(to_host(at.state), at.step), now
-            if self._is_time_to_save(now):
-                self.save()
             end = at.step if done else total
-            self._tell(Event(phase.title, at.step, end, terms, self._news(phase, new), at.phase))
+            event = Event(phase.title, at.step, end, terms, self._news(phase, new), at.phase)
+            self._tell(event, phase)
+            if self._is_time_to_save(now):  # after callbacks: what they wrote is of no later step
+                self.save()
             if interrupted():
                 self.save()
                 return at.step >= total
@@ -292,7 +293,7 @@ class Run:
 
         return posterior
 
-    def _tell(self, event: Event) -> None:
+    def _tell(self, event: Event, phase: Phase) -> None:
         """Call the callbacks; one of them may end the fit."""
         try:
             for callback in self.callbacks:
@@ -301,7 +302,9 @@ class Run:
             # a training that was ended so hands on to phases that end by themselves; the callback
             # would say the same again, and leave them without a spread or most of the data
             if not self._ended_early():
-                self.at.stopped = self.told_to_stop = True
+                self.told_to_stop = True
+                # a warm-up that was cut short is not over: the same call goes on with it
+                self.at.stopped = phase is self.phases[-1] or phase.finishes == "to stop"
 
     def _ended_early(self) -> bool:
         """Whether a training before this phase was cut short; as a checkpoint knows it too."""
