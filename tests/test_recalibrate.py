@@ -581,7 +581,7 @@ def test_wrong_files(tmp_path):
         ("nonsense", "no JSON"),
         ("[1]", "wrote"),
         (json.dumps({"format": "another"}), "wrote"),
-        (json.dumps(content | {"kind": "Humidity"}), "unknown kind 'Humidity'"),
+        (json.dumps(content | {"kind": "Humidity"}), "unknown kind of recalibration Humidity"),
         (json.dumps(content | {"values": values | {"value": -1}}), "above 0"),
         (json.dumps(content | {"values": {"value": 1}}), "damaged"),
         (json.dumps(content | {"kind": "Isotonic", "values": {"places": [], "levels": [], "n": 1}}),

@@ -12,6 +12,7 @@ from jaxtyping import PyTree
 
 from ._util.checks import whole_number
 from ._util.keys import KeyLike, as_key
+from ._util.memory import refuse_draws
 from .data import unpack
 from .fitting.prepare import Asked, prepare
 from .fitting.start import make_start
@@ -80,6 +81,7 @@ def gradient_moments(
         True
     """
     repeats = whole_number("repeats", repeats, least=2)
+    refuse_draws("repeats", repeats)
     if not hasattr(method, "optimizer"):
         raise TypeError(f"method: {type(method).__name__} has no optimizer that gradients go to")
     fields: Any = {"optimizer": RECORDER}

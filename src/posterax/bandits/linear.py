@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from .._util.memory import refuse_beyond_memory
 from ..infer.settings import Positive, check_settings
 from .base import Policy
 
@@ -89,6 +90,8 @@ class LinearThompson(Policy):
 
     def init(self, features: int, actions: int, key: Array) -> LinearState:
         d = features + self.intercept
+        what = f"features={features:,}: a matrix for each of {actions:,} actions"
+        refuse_beyond_memory(what, 4 * actions * d * d)
         variance = 1.0 if self.noise is None else self.noise**2
         return LinearState(
             jnp.zeros((actions, d)),

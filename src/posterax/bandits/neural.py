@@ -17,6 +17,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array
 
 from .._util.checks import whole_number
+from .._util.memory import refuse_draws
 from ..data import Padded, bucket, shuffle
 from ..infer import BayesByBackprop
 from ..infer.base import Method
@@ -168,6 +169,9 @@ class Neural(Policy):
     # -- the contract
 
     def init(self, features: int, actions: int, key: Array) -> NeuralState:
+        refuse_draws("samples", self.samples, 4 * actions)
+        for name in ("buffer", "batch_size"):
+            refuse_draws(name, getattr(self, name), 4 * (features + actions))
         learner = learner_of(self, features, actions)
         zero = jnp.zeros(())
         return NeuralState(

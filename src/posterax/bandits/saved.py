@@ -24,6 +24,7 @@ from ..files.container import (
     circumstances,
     pack,
     read,
+    refuse_not_finite,
     refusing,
     unpack,
     write,
@@ -117,6 +118,7 @@ def load(path: str | Path, *, policy: Policy | None = None) -> Agent:
         for name in COUNTS:
             setattr(agent, name, whole_number(name, about[name], least=0))
         agent.course = unpack(agent.course, arrays, "course")
+        refuse_not_finite({n: a for n, a in arrays.items() if n.startswith("agent/")})
         state = unpack(_apart(agent.state)[0], arrays, "agent")
         if "posterior" in header:
             assert isinstance(policy, Neural)
@@ -138,6 +140,7 @@ def _check_sizes(policy: Policy, features: int, actions: int, arrays: Arrays) ->
         sizes = _learned_sizes(arrays) if policy.network is None else []
         if sizes and 2 * len(hidden) > len(sizes) and _weights([1, *hidden, 1]) > max(sizes):
             raise CheckpointError(f"{len(hidden):,} hidden layers are not what it learned")
+        check_count("its samples", policy.samples * actions, arrays)
         for name in ("buffer", "batch_size"):
             check_count(f"its {name}", getattr(policy, name) * wide, arrays)
     elif isinstance(policy, LinearThompson):

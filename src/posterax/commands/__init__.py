@@ -63,7 +63,9 @@ def one_line_errors() -> Iterator[None]:
             said = said if error.filename else about_output(error)
         raise _ended(said, 1, error) from None
     except MemoryError as error:
-        raise _ended("out of memory: use fewer rows or columns", 1, error) from None
+        ours = str(error).startswith("out of memory: ")  # and says what is large
+        said = str(error) if ours else "out of memory: use fewer rows or columns"
+        raise _ended(said, 1, error) from None
     except (ValueError, ArithmeticError, RuntimeError, ImportError) as error:
         raise _ended(str(error) or repr(error), 1, error) from None
 

@@ -11,7 +11,7 @@ from .._util.writing import write_file
 from . import METHODS, Refused, method_name, rebuild_command, say
 from .options import AsJson, Data, Force, Ignore, Quick, Seed, Target, Task, WeightColumn
 from .showing import console, print_json, table
-from .writing import check_out
+from .writing import check_out, safe_frame
 
 if TYPE_CHECKING:
     from .folds import Row, Study
@@ -79,7 +79,7 @@ def compare(
     head |= {"columns": parts.X.shape[1], "folds": study.folds, "seed": seed, "complete": complete}
     try:
         if out is not None and complete:
-            write_file(out, validation.as_frame(rows).to_csv(index=False))
+            write_file(out, safe_frame(validation.as_frame(rows)).to_csv(index=False))
             say(f"wrote {out}")
     finally:  # whether or not there is room for the file
         _tell(study, rows, head, as_json=as_json)

@@ -9,11 +9,13 @@ from .._util.tree import human_bytes, tree_size
 from ..diagnostics.course import course_of
 from ..diagnostics.diagnosis import diagnose
 from ..errors import CheckpointError
-from ..files.container import read
+from ..files.bounds import field
+from ..files.container import read, refusing
 from ..files.saved import load
 from ..networks.sparse import SparseNetwork
 from ..posteriors import Draws, GaussianMixture, Posterior, Record
 from ..pruning import report, signal_to_noise
+from ..tables.cards import check_card
 from . import Refused
 from .reading import as_fitted, read_table
 from .scoring import score
@@ -43,30 +45,29 @@ def facts(path: Path, data: Path | None, target: str | None, notes: list[str]) -
     """
     arrays, header = read(path)
     size = path.stat().st_size
-    about: dict[str, Any] = {"is": _kind(header), "file": {"size": human_bytes(size)}}
-    about["file"] |= {"bytes": size} | {key: header.get(key) for key in ("format", "posterax")}
-    if "agent" in header:
-        return about | _agent(header, path)
+    with refusing(path):
+        about: dict[str, Any] = {"is": _kind(header), "file": {"size": human_bytes(size)}}
+        about["file"] |= {"bytes": size} | {key: header.get(key) for key in ("format", "posterax")}
+        if "agent" in header:
+            return about | _agent(header)
     if "posterior" not in header:
         raise Refused(f"{path}: a part of a checkpoint, not a model: resume its fit")
     held, why = _loaded(path)
     posterior: Posterior | None = getattr(held, "posterior_", held)
-    try:
+    with refusing(path):
         about["model"] = _model(header, arrays, posterior)
         about["method"] = _method(header)
         about["training"] = _training(header, arrays)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise CheckpointError(f"{path}: damaged or inconsistent ({error!r})") from error
-    estimator = header.get("estimator") or {}
-    card = estimator.get("card") or {}
-    about["data"] = _data(header, estimator, card)
+        estimator = header.get("estimator", {})
+        card = check_card(estimator.get("card", {}))
+        about["data"] = _data(header, estimator, card)
     if hasattr(held, "columns_"):
         about["columns"] = held.columns_.summary()
     about["baseline"], about["chance"] = {}, {}
     if scores := card.get("scores"):
         about["held_out"] = scores
         for name in ("baseline", "chance"):
-            about[name]["held_out"] = card.get(name) or {}
+            about[name]["held_out"] = card.get(name, {})
     inputs = None
     if data is not None:
         X, y, weight = table_for(held, data, target or card.get("target"), notes)
@@ -96,10 +97,8 @@ def _kind(header: dict[str, Any]) -> str:
     return f"a posterior, {posterior} (px.load)"
 
 
-def _agent(header: dict[str, Any], path: Path) -> dict[str, Any]:
-    about = header["agent"]
-    if not isinstance(about, dict):
-        raise CheckpointError(f"{path}: damaged, its agent is not a dictionary")
+def _agent(header: dict[str, Any]) -> dict[str, Any]:
+    about = field(header, "agent", dict)
     policy = about.get("policy")
     if not isinstance(policy, dict):
         policy = {"policy": "of your own making"}
@@ -245,11 +244,12 @@ def _weights(posterior: Posterior) -> dict[str, Any]:
     about: dict[str, Any] = {}
     try:
         ratios = np.concatenate([r.ravel() for r in signal_to_noise(posterior).values()])
+        ratios = ratios[np.isfinite(ratios)]
     except (ValueError, NotImplementedError):  # no deviations
         ratios = np.zeros(0)
     if len(ratios):
         names = ("median_db", "tenth_percentile_db", "ninetieth_percentile_db")
-        quantiles = np.quantile(ratios[np.isfinite(ratios)], [0.5, 0.1, 0.9]).tolist()
+        quantiles = np.quantile(ratios, [0.5, 0.1, 0.9]).tolist()
         about["signal_to_noise"] = dict(zip(names, quantiles, strict=True)) | {
             "below_0_db": f"{np.mean(ratios < 0):.1%} of the weights have |μ| < σ"
         }

@@ -15,7 +15,7 @@ from .._util.streams import watched
 from .._util.writing import written
 from . import Refused, say
 from .options import AsJson, Data, Force, Model, Quiet
-from .writing import check_out, plain, safe_text
+from .writing import check_out, plain, safe_frame
 
 
 def predict_table(
@@ -195,11 +195,7 @@ def _beside(kept: Any, answers: Any) -> Any:
 
     names = {name: f"{name} (input)" for name in answers.columns}
     kept = kept.rename(columns=names).reset_index(drop=True)
-    both = pd.concat([kept, answers], axis=1)
-    for name in both.columns:
-        if not pd.api.types.is_numeric_dtype(both[name].dtype):
-            both[name] = both[name].astype(object).map(safe_text, na_action="ignore")
-    both = both.rename(columns=safe_text)
+    both = safe_frame(pd.concat([kept, answers], axis=1))
     both.attrs["kept"] = kept.shape[1]
     return both
 

@@ -3,15 +3,20 @@
 import math
 import re
 import struct
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from .._util.writing import check_writable
 from . import Refused
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 _HARMLESS = re.compile(r"[+-]\d[\d., ]*")  # no formula: -1,5 and +41 31
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet would run
+_FORMULA = frozenset("=+-@")  # how a cell begins that a spreadsheet would run
+_BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # letters and signs that show nothing
 
 
 def check_out(
@@ -84,16 +89,52 @@ def safe_text(value: Any) -> Any:
         >>> from posterax.commands.writing import safe_text
         >>> safe_text("=1+1"), safe_text("-5"), safe_text("plain")
         ("'=1+1", '-5', 'plain')
+        >>> safe_text("\\n\\u200b=1+1")  # behind what is not seen
+        "'\\n\\u200b=1+1"
     """
-    if not isinstance(value, str) or not value.lstrip(" ").startswith(_FORMULA):
-        return value
-    if _HARMLESS.fullmatch(value):
+    if not isinstance(value, str) or not _runs(value) or _HARMLESS.fullmatch(value):
         return value
     try:
         float(value)
     except ValueError:
         return "'" + value
     return value
+
+
+def _runs(text: str) -> bool:
+    """Whether the first character that shows is one that a formula begins with.
+
+    A spreadsheet strips blanks, and reads full-width signs as plain ones. Tabs and ends of lines
+    begin a new cell.
+    """
+    if text[:1].isascii() and text[:1].isalnum():  # nearly all
+        return False
+    if text.lstrip(" ")[:1] in ("\t", "\r", "\n"):
+        return True
+    for character in unicodedata.normalize("NFKC", text):
+        kind = unicodedata.category(character)
+        if kind[0] not in "ZCM" and character not in _BLANK:
+            return character in _FORMULA
+    return False
+
+
+def safe_frame(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """A table whose text and names no spreadsheet runs.
+
+    Example:
+        >>> import pandas as pd
+        >>> from posterax.commands.writing import safe_frame
+        >>> print(safe_frame(pd.DataFrame({"=A1": ["@b", "c"], "n": [-1, 2]})).to_csv(index=False))
+        '=A1,n
+        '@b,-1
+        c,2
+    """
+    from pandas.api.types import is_numeric_dtype
+
+    for name in frame.columns:
+        if not is_numeric_dtype(frame[name].dtype):
+            frame[name] = frame[name].astype(object).map(safe_text, na_action="ignore")
+    return frame.rename(columns=safe_text)
 
 
 def plain(value: Any) -> Any:

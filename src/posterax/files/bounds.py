@@ -7,6 +7,7 @@ Messages say what is wrong; ``container.refusing`` says of which file.
 
 import dataclasses
 import math
+from contextlib import suppress
 from typing import Any
 
 import jax
@@ -16,7 +17,7 @@ from jaxtyping import PyTree
 from .._util.tree import named_leaves, same_structure
 from ..errors import CheckpointError
 from ..model import Model
-from ..posteriors import Enumerated, Posterior
+from ..posteriors import Draws, DropoutPosterior, Enumerated, Posterior
 from ..predictive import Targets
 from ..priors import Grid
 from .container import Arrays, shortened
@@ -27,7 +28,7 @@ LAYERS = 1000  # each is built in Python, so that too many take for ever
 FEW_LAYERS = 64  # these take no time, whatever the file holds
 
 
-def field(node: Any, name: str, *kinds: Any) -> Any:
+def field(node: Any, name: str, *kinds: Any, of: str = "header") -> Any:
     """An entry of the header, refused where it is missing or of another type.
 
     Example:
@@ -36,12 +37,12 @@ def field(node: Any, name: str, *kinds: Any) -> Any:
         'HMC'
     """
     if not isinstance(node, dict) or name not in node:
-        raise CheckpointError(f"its header has no {name!r}")
+        raise CheckpointError(f"its {of} has no {name!r}")
     value = node[name]
     # True is an int in Python, and no size
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         wanted = " or ".join("null" if k is type(None) else k.__name__ for k in kinds)
-        raise CheckpointError(f"{name!r} in its header must be {wanted}, got {shortened(value)}")
+        raise CheckpointError(f"{name!r} in its {of} must be {wanted}, got {shortened(value)}")
     return value
 
 
@@ -126,6 +127,10 @@ def check_posterior(posterior: Posterior) -> None:
             raise CheckpointError(f"{one.name} must be true or false, got {value!r}")
     if isinstance(posterior, Enumerated):
         _check_states(posterior)
+    if isinstance(posterior, Draws):
+        _check_draws(posterior)
+    if isinstance(posterior, DropoutPosterior):
+        _check_dropout(posterior)
     _check_priors(posterior.model)
 
     def draw(key: jax.Array) -> Any:
@@ -142,6 +147,8 @@ def check_posterior(posterior: Posterior) -> None:
     for (name, one), like in zip(named_draws, jax.tree.leaves(expected), strict=True):
         if one.shape != like.shape:
             raise CheckpointError(f"a draw of {name} has the shape {one.shape}, not {like.shape}")
+    with suppress(NotImplementedError, ValueError):  # that there are none
+        jax.eval_shape(posterior.moments)
 
 
 def _check_priors(model: Model) -> None:
@@ -176,3 +183,31 @@ def _check_states(posterior: Enumerated) -> None:
     total = np.exp(np.asarray(posterior.log_probs, np.float64)).sum()
     if not 0 < total < np.inf:
         raise CheckpointError(f"probabilities of its states sum to {total}")
+
+
+def _check_draws(posterior: Draws) -> None:
+    """As many draws of every weight, and as many numbers of what is known of each."""
+    shape = np.shape(jax.tree.leaves(posterior.draws)[0])[:2]
+    beside = {"log_weights": posterior.log_weights, **(posterior.stats or {})}
+    for name, part in (named_leaves(posterior.draws) | beside).items():
+        if part is not None and np.shape(part)[:2] != shape:
+            raise CheckpointError(f"{name} is of {np.shape(part)[:2]} draws, others of {shape}")
+    for name in ("khat", "log_normaliser"):
+        value: Any = getattr(posterior, name, None)
+        if np.ndim(value):
+            raise CheckpointError(f"{name} must be one number")
+    if math.prod(shape) == 0:
+        raise CheckpointError("it has no draws")
+    if posterior.log_weights is not None and not np.isfinite(np.max(posterior.log_weights)):
+        raise CheckpointError("the weights of its draws are all 0")
+
+
+def _check_dropout(posterior: DropoutPosterior) -> None:
+    """Rates are shares, and units are numbered from 0."""
+    for name, rate in posterior.rates.items():
+        if not np.all((np.asarray(rate) >= 0) & (np.asarray(rate) < 1)):
+            raise CheckpointError(f"the rate of {shortened(name)} must lie between 0 and 1")
+    for name, units in posterior.units.items():
+        numbers = np.asarray(units)
+        if not np.all((numbers >= 0) & (numbers < numbers.size)):
+            raise CheckpointError(f"the units of {shortened(name)} are not those of its network")

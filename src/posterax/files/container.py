@@ -3,7 +3,7 @@
 import json
 import platform
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,17 +16,17 @@ from jaxtyping import PyTree
 from safetensors import safe_open
 
 from .._util.fingerprint import data_fingerprint, settings_fingerprint
+from .._util.memory import refuse_beyond_memory
 from .._util.tree import is_key, path_name
 from .._util.writing import written
 from .._version import __version__
 from ..errors import CheckpointError
+from .headers import check_file, parse
 from .tensors import write_tensors
 
 Arrays: TypeAlias = dict[str, np.ndarray]
 
 FORMAT = 1
-# bounds of the JSON header, so that reading it takes little memory whatever it says
-HEADER_CHARACTERS, HEADER_NODES, HEADER_DEPTH = 2**24, 10**6, 100
 
 
 def pack(tree: PyTree, prefix: str) -> Arrays:
@@ -73,6 +73,32 @@ def _restore(name: str, value: np.ndarray, like: Any) -> jax.Array:
     return array
 
 
+def refuse_not_finite(arrays: Mapping[str, Any], *, least: float = np.nan) -> None:
+    """Refuse arrays of a file that hold NaN or infinities, by name and place.
+
+    A network of NaN predicts the first class, and an agent takes action 0, without a word.
+    ``least`` is what may be there all the same: −∞, of logarithms.
+
+    Example:
+        >>> import numpy as np
+        >>> from posterax.files.container import refuse_not_finite
+        >>> refuse_not_finite({"mu/0000/weight": np.array([[0.0, np.nan]], "float32")})
+        Traceback (most recent call last):
+        posterax.errors.CheckpointError: mu/0000/weight[0, 1] is nan where a finite number belongs
+    """
+    for name, array in arrays.items():
+        values = np.asarray(array)
+        if values.dtype.kind in "biu" or np.isfinite(values).all():
+            continue
+        wrong = np.argwhere(~np.isfinite(values) & (values != least))
+        if len(wrong):
+            place = tuple(wrong[0].tolist())
+            at = str(list(place)) if place else ""
+            raise CheckpointError(
+                f"{shortened(name)}{at} is {values[place]} where a finite number belongs"
+            )
+
+
 def circumstances() -> dict[str, str]:
     """What wrote a file, when and on what device.
 
@@ -94,7 +120,7 @@ def circumstances() -> dict[str, str]:
 def write(path: Path, arrays: Arrays, header: dict[str, Any]) -> None:
     """Write arrays and a JSON header to one file: whole, or not at all."""
     text = json.dumps(header)
-    _check_header(text)
+    parse(text)
     path.parent.mkdir(parents=True, exist_ok=True)
     with written(path, binary=True) as file:
         write_tensors(file, arrays, {"posterax": text, "digest": _digest(text, arrays)})
@@ -102,17 +128,14 @@ def write(path: Path, arrays: Arrays, header: dict[str, Any]) -> None:
 
 def read(path: Path) -> tuple[Arrays, dict[str, Any]]:
     """Arrays and header of a file; loading runs no code."""
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: no such file")
-    if not path.is_file():
-        kind = "a directory" if path.is_dir() else "no file"
-        raise CheckpointError(f"{path}: is {kind}; give the file that save wrote")
+    check_file(path)
+    refuse_beyond_memory(f"reading {path}", path.stat().st_size)
     try:
         # it refuses a table of arrays that does not fit the file's length
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             text = metadata["posterax"]
-            header = _check_header(text)
+            header = parse(text)
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except KeyError as error:
         raise CheckpointError(f"{path}: not a posterax file (it has no {error})") from error
@@ -146,25 +169,6 @@ def refusing(path: Path) -> Iterator[None]:
         raise CheckpointError(
             f"{path}: damaged or inconsistent ({type(error).__name__}: {shortened(error)})"
         ) from error
-
-
-def _check_header(text: str) -> Any:
-    """The header, unless it is more than a file may have."""
-    nodes = sum(map(text.count, ",[{"))
-    if len(text) > HEADER_CHARACTERS or nodes > HEADER_NODES:
-        raise ValueError(
-            f"a header of {len(text):,} characters and {nodes:,} entries, more than "
-            f"{HEADER_CHARACTERS:,} and {HEADER_NODES:,}"
-        )
-    header = json.loads(text)
-    level, depth = [header], 0
-    while level:
-        inside = [list(v.values()) if isinstance(v, dict) else v for v in level]
-        level = [v for values in inside if isinstance(values, list) for v in values]
-        depth += 1
-        if depth > HEADER_DEPTH:
-            raise ValueError(f"a header nested deeper than {HEADER_DEPTH} levels")
-    return header
 
 
 def _digest(header: str, arrays: Arrays) -> str:

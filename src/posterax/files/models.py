@@ -17,7 +17,7 @@ from ..networks.parts import FrozenNetwork, numbers_fingerprint
 from ..networks.sparse import SparseNetwork, pack_bits, unpack_bits
 from ..predictive import Targets
 from .bounds import check_outputs, field, texts
-from .container import Arrays, names_of, pack, shortened, unpack
+from .container import Arrays, names_of, pack, refuse_not_finite, shortened, unpack
 from .named import (
     LIKELIHOODS,
     as_call,
@@ -138,7 +138,8 @@ def like(
 ) -> Any:
     """A stored tree with the template's structure; what is drawn may have axes in front.
 
-    Floats get the template's type, or ``dtype``: their width is no part of a model.
+    Floats get the template's type, or ``dtype``: their width is no part of a model. They are
+    finite, unless the template's own are not: a mask of a network of the user's own, say.
     """
     names = names_of(template, arrays, prefix)
     leaves, treedef = jax.tree.flatten(template)
@@ -149,10 +150,18 @@ def like(
         for family in (jnp.floating, jnp.integer):
             if jnp.issubdtype(value.dtype, family) and jnp.issubdtype(kind, family):
                 kind = dtype if dtype is not None and family is jnp.floating else kind
-                value = value.astype(kind)
+                with np.errstate(over="ignore"):  # what becomes infinite is refused
+                    value = value.astype(kind)
+        if not is_finite(value) and is_finite(leaf):
+            refuse_not_finite({name: value})
         cast[name] = value
         sized.append(jax.ShapeDtypeStruct((*front, *leaf.shape), kind))
     return unpack(jax.tree.unflatten(treedef, sized), cast, prefix)
+
+
+def is_finite(leaf: Any) -> bool:
+    """Whether an array has finite numbers alone; of shapes it is believed."""
+    return isinstance(leaf, jax.ShapeDtypeStruct) or bool(np.isfinite(np.asarray(leaf)).all())
 
 
 # -- whether a model is the one a file was written for

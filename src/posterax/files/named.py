@@ -13,7 +13,7 @@ from .._methods import CLASSES
 from ..errors import CheckpointError
 from ..infer.base import Method
 from .bounds import LAYERS, check_config, check_size, field, named
-from .container import Arrays, shortened
+from .container import Arrays, refuse_not_finite, shortened
 
 
 def by_name(module: ModuleType, *names: str) -> dict[str, Any]:
@@ -79,6 +79,9 @@ def make_likelihood(node: Any) -> likelihoods.Likelihood:
 
 def _called(known: dict[str, Any], node: Any, what: str) -> Any:
     make, arguments = named(known, node, what), field(node, "arguments", dict)
+    for name, value in arguments.items():
+        if isinstance(value, int | float | list):
+            refuse_not_finite({f"{name} of a {what}": np.asarray(value, np.float64)})
     made = make(**arguments)
     for name, value in arguments.items():  # a list is true, and True is a number
         if isinstance(value, bool) != isinstance(getattr(made, name, value), bool):

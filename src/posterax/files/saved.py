@@ -22,7 +22,16 @@ from ..networks.parts import FrozenNetwork
 from ..networks.sparse import SparseNetwork
 from ..posteriors import Evidence, Posterior, Record
 from .bounds import check_posterior, check_size, field, float_type, named, target_shapes, texts
-from .container import FORMAT, Arrays, circumstances, pack, read, refusing, write
+from .container import (
+    FORMAT,
+    Arrays,
+    circumstances,
+    pack,
+    read,
+    refuse_not_finite,
+    refusing,
+    write,
+)
 from .models import check_model, check_parts, describe_model, like, make_model, make_sparse, only
 from .named import by_name
 
@@ -33,6 +42,9 @@ _POSTERIORS = by_name(
     *("LowRankGaussian", "MeanFieldGaussian", "Draws", "DropoutPosterior", "Point"),
     *("PriorPosterior", "Radial", "WeightedDraws"),
 )
+# parts that tell of a fit, whatever it met on its way; and logarithms of what may be 0
+_ANYTHING, _LOGARITHMS = ("stats", "path", "khat"), ("log_probs", "log_weights")
+_NUMBERS = ("units",)  # parts that are whole numbers; others are real
 # what makes more of a posterior where the header has such an entry: imported when it is needed,
 # since it stands above this room
 _REBUILDERS = {"estimator": "posterax.tables.saved"}
@@ -157,7 +169,8 @@ def rebuild(arrays: Arrays, header: dict[str, Any], model: Model | None) -> Post
         check_parts(model, stored)
     made = named(_POSTERIORS, {"name": header.get("posterior")}, "posterior")
     family = {
-        name: restore(node, arrays, model) for name, node in field(header, "family", dict).items()
+        name: restore(node, arrays, model, name)
+        for name, node in field(header, "family", dict).items()
     }
     state = like(model.network.state, arrays, "state", dtype)
     header = {"reports": [], "interrupted": False} | header  # the first files have neither
@@ -208,17 +221,32 @@ def store(value: Any, name: str, arrays: Arrays, model: Model) -> Any:
     return {"some": name, "of": names}  # factors of one kind among several
 
 
-def restore(node: Any, arrays: Arrays, model: Model) -> Any:
-    """A part of a posterior from JSON and arrays."""
+def restore(node: Any, arrays: Arrays, model: Model, name: str) -> Any:
+    """A part of a posterior from JSON and arrays; ``name`` is the posterior's for it."""
     if "value" in node:
-        return field(node, "value", bool, int, float, str, type(None))
+        value = field(node, "value", bool, int, float, str, type(None))
+        if isinstance(value, float) and name not in _ANYTHING:
+            refuse_not_finite({name: value})
+        return value
     if "dict" in node:
         parts = field(node, "dict", dict)
-        return {name: restore(part, arrays, model) for name, part in parts.items()}
+        return {inner: restore(part, arrays, model, name) for inner, part in parts.items()}
     if "array" in node:
-        return jnp.asarray(arrays[f"array/{node['array']}"])
+        return _array(f"array/{field(node, 'array', str)}", arrays, name)
     if "bayesian" in node:
         return like(model.bayesian(model.parameters), arrays, node["bayesian"])
     if "some" in node:
         return like(only(texts(node, "of"), model.parameters), arrays, node["some"])
     return like(model.parameters, arrays, node["parameters"])
+
+
+def _array(place: str, arrays: Arrays, name: str) -> jax.Array:
+    """An array of the posterior's part ``name``."""
+    array = jnp.asarray(arrays[place])
+    if name in _ANYTHING:
+        return array
+    kind = jnp.integer if name in _NUMBERS else jnp.floating
+    if not jnp.issubdtype(array.dtype, kind):
+        raise CheckpointError(f"{place} is of type {array.dtype}, where {kind.__name__} belongs")
+    refuse_not_finite({place: array}, least=-np.inf if name in _LOGARITHMS else np.nan)
+    return array

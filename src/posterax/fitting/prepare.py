@@ -10,7 +10,7 @@ from jaxtyping import PyTree
 
 from .._util.admit import cast, check_finite, warn_of_rounding
 from .._util.checks import MOST, above_zero, check_steps, whole_number
-from .._util.tree import named_leaves, tree_size
+from .._util.tree import named_leaves, tree_bytes, tree_size
 from ..augment import as_augment, check_augment
 from ..data import (
     Data,
@@ -26,6 +26,7 @@ from ..data import (
     unpack,
 )
 from ..infer.base import Method, Phase, Plan
+from ..infer.settings import refuse_copies
 from ..model import Model
 from ..networks.base import module_of
 from ..predictive import Targets
@@ -84,6 +85,7 @@ def _check_method(model: Any, method: Any) -> None:
             f"method must be an inference method such as px.BayesByBackprop(), got "
             f"{getattr(method, '__name__', type(method).__name__)}{hint}"
         )
+    refuse_copies(method, tree_bytes(model.parameters))
     name, needs = type(method).__name__, method.needs
     if needs.no_points is not None and model.bayesian_size < tree_size(model.parameters):
         raise ValueError(f"method: {name} {needs.no_points}")

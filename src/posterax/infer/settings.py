@@ -15,6 +15,7 @@ import equinox as eqx
 import optax
 
 from .._util.checks import above_zero, fraction, one_of, whole_number
+from .._util.memory import refuse_draws
 
 
 def _zero_or_more(name: str, value: float) -> None:
@@ -43,6 +44,8 @@ Whole = Annotated[int, whole_number]
 Several = Annotated[int, partial(whole_number, least=2)]
 Count = Annotated[int, whole_number, "traced"]  # nothing in Python branches on it
 CountOrZero = Annotated[int, partial(whole_number, least=0), "traced"]
+Copies = Annotated[int, whole_number, "copies"]  # so many networks are held at once
+Runs = Annotated[int, whole_number, "runs"]  # so many are made, one after another
 Flag = Annotated[bool, _true_or_false]
 Schedule = Literal["cosine", "constant"]
 Optimizer = Annotated[optax.GradientTransformation | None, _transformation]
@@ -71,9 +74,7 @@ def check_settings(method: eqx.Module) -> None:
         Traceback (most recent call last):
         ValueError: target must lie between 0 and 1, got 2.0
     """
-    for field in dataclasses.fields(method):
-        name, value = field.name, getattr(method, field.name)
-        options = annotations(type(method))[name]
+    for name, value, options in _settings(method):
         if value is None and types.NoneType in options:
             continue
         literals = [option for option in options if typing.get_origin(option) is Literal]
@@ -83,3 +84,30 @@ def check_settings(method: eqx.Module) -> None:
         for option in options:
             for check in filter(callable, getattr(option, "__metadata__", ())):
                 check(name, value)
+
+
+def refuse_copies(method: eqx.Module, size: int, members: int = 1) -> None:
+    """Refuse a method that would hold more networks, of ``size`` bytes each, than memory does.
+
+    Example:
+        >>> from posterax.infer import SVGD
+        >>> from posterax.infer.settings import refuse_copies
+        >>> refuse_copies(SVGD(particles=10**9), size=10**12)
+        Traceback (most recent call last):
+        MemoryError: out of memory: particles=1,000,000,000 needs ...
+    """
+    most = members
+    for name, value, options in _settings(method):
+        marks = {mark for option in options for mark in getattr(option, "__metadata__", ())}
+        if value is not None and marks & {"copies", "runs"}:
+            refuse_draws(name, value, members * size if "copies" in marks else 0)
+            most = max(most, members * value)
+    for _, value, _ in _settings(method):
+        if hasattr(value, "phases"):  # the method of an ensemble's members
+            refuse_copies(value, size, most)
+
+
+def _settings(method: eqx.Module) -> list[tuple[str, Any, tuple[Any, ...]]]:
+    """Name, value and what it may be of each setting."""
+    options = annotations(type(method))
+    return [(f.name, getattr(method, f.name), options[f.name]) for f in dataclasses.fields(method)]

@@ -13,6 +13,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from .._util.keys import KeyLike, as_key
+from .._util.memory import refuse_draws
 from .densities import Densities, atoms, bounds, draws, is_discrete
 from .quadrature import integrate
 
@@ -171,6 +172,7 @@ def _quadrature(of: Densities, integrand: Integrand) -> Measured | None:
 
 
 def _monte_carlo(of: Densities, integrand: Integrand, samples: int, key: KeyLike) -> Measured:
+    refuse_draws("samples", samples, 32 * math.prod((*of.batch, *of.p.event_shape)))
     x = jnp.asarray(draws(of.p.expand(of.batch), as_key(key), samples))
     logs = [np.asarray(of.p.log_prob(x)), *of.logs(x)[1:]]  # a draw is inside, whatever rounding
     values = _values(integrand, logs)

@@ -14,7 +14,8 @@ from jaxtyping import PyTree
 from .._util.admit import admit_inputs, check_finite
 from .._util.checks import whole_number
 from .._util.keys import KeyLike, as_key
-from .._util.tree import dtype_of, tree_size
+from .._util.memory import refuse_draws
+from .._util.tree import dtype_of, tree_bytes, tree_size
 from ..model import Model, Parameters
 from ..predictive import Particles, Predictive, Targets
 from ..priors import PerWeight
@@ -64,6 +65,10 @@ class Posterior(eqx.Module):
         By default 100 keys: for families whose draws are independent.
         """
         return Particles.equal(jax.random.split(key, samples or 100))
+
+    def most(self, samples: int) -> int:
+        """How many draws there are for so many ``samples``: fewer, where they are stored."""
+        return samples
 
     def parameters(self, identity: PyTree) -> Parameters:
         """The draw with this identity: pure, so that it can be made inside a compiled program."""
@@ -170,6 +175,7 @@ class Posterior(eqx.Module):
     def sample(self, key: KeyLike, n: int) -> Parameters:
         """``n`` draws of all parameters, on a leading axis."""
         n = whole_number("n", n)
+        refuse_draws("n", n, tree_bytes(self.model.parameters))
         pick, draw = jax.random.split(as_key(key))
         ids, weights = self.particles(draw, n)
         if len(weights) != n or not bool(jnp.all(weights == weights[0])):
@@ -190,6 +196,9 @@ class Posterior(eqx.Module):
             samples: draws to use (default: the posterior's own number).
             key: an int or a JAX key.
         """
+        if samples is not None:
+            one = jax.eval_shape(function, self.model.parameters)
+            refuse_draws("samples", self.most(whole_number("samples", samples)), tree_bytes(one))
         return self._expectation(function, samples, as_key(key))
 
     def _expectation(self, function: Summary, samples: int | None, key: jax.Array) -> Estimate:
@@ -223,7 +232,9 @@ class Posterior(eqx.Module):
         check_finite("x", x)
         x = admit_inputs(x, dtype_of(self.model.parameters))
         self.model.output_shape(x)
-        samples = None if samples is None else whole_number("samples", samples)
+        if samples is not None:
+            samples = whole_number("samples", samples)
+            refuse_draws("samples", self.most(samples))
         weights_key, noise_key = jax.random.split(as_key(key))
         particles = self.antithetic(weights_key, samples)
         return Predictive(

@@ -9,7 +9,6 @@ import numpy as np
 from jaxtyping import PyTree
 from numpy.typing import ArrayLike
 
-from .._util.checks import whole_number
 from .._util.tree import named_leaves, plain
 from ..model import Parameters
 from ..predictive import Particles
@@ -60,6 +59,9 @@ class Draws(Posterior):
             return Particles.equal(jax.random.choice(key, total, (len(index),), p=weights))
         return Particles(index, weights)
 
+    def most(self, samples: int) -> int:
+        return min(samples, int(np.prod(self.shape)))
+
     def parameters(self, identity: PyTree) -> Parameters:
         return self._pick(self.draws, identity)
 
@@ -81,7 +83,7 @@ class Draws(Posterior):
         if not self.chained or self.log_weights is not None:
             return super()._expectation(function, samples, key)
         chains, length = self.shape
-        wanted = length if samples is None else -(-whole_number("samples", samples) // chains)
+        wanted = length if samples is None else -(-samples // chains)
         # the same times in every chain, so that what is left are still chains
         time = np.linspace(0, length - 1, min(length, wanted)).round().astype(np.int32)
         ids = np.add.outer(np.arange(chains, dtype=np.int32) * length, time)
@@ -144,6 +146,9 @@ class Point(Posterior):
     def particles(self, key: jax.Array, samples: int | None) -> Particles:
         # every sample would be the same network again
         return Particles(jnp.zeros((1,), jnp.int32), jnp.ones((1,)))
+
+    def most(self, samples: int) -> int:
+        return 1
 
     def parameters(self, identity: PyTree) -> Parameters:
         return self.point

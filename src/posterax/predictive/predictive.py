@@ -161,7 +161,7 @@ class Predictive(Streamed):
 
     def log_likelihoods(self, y: ArrayLike) -> np.ndarray:
         """log p(y | x, w) of each posterior sample and example, (samples, N); see ``weights``."""
-        each = self._stream(rd.log_likelihoods, self._inner_targets(y))[0].T
+        each = self._every(rd.log_likelihoods, self._inner_targets(y)).T
         return each - self._log_scale()
 
     def cdf(self, y: ArrayLike) -> np.ndarray:
@@ -212,16 +212,16 @@ class Predictive(Streamed):
         n = self._draws if n is None else whole_number("n", n)
         # all blocks take the same draws, so that each is one function over all inputs
         pick = jax.random.fold_in(self._key, len(self))
-        drawn = self._stream(rd.draws, None, (pick, n), max(self.samples, n))[0]
+        drawn = self._every(rd.draws, None, (pick, n))
         return self._values_first(drawn, of_y=True)
 
     def outputs(self) -> np.ndarray:
         """The network's outputs for every posterior sample, (samples, inputs, …)."""
-        return np.moveaxis(self._stream(rd.outputs)[0], 1, 0)
+        return np.moveaxis(self._every(rd.outputs), 1, 0)
 
     def conditional_means(self) -> np.ndarray:
         """E[y | x, w] of each posterior sample, (samples, N, …); the probabilities of classes."""
-        means = self._stream(rd.conditional_means)[0]
+        means = self._every(rd.conditional_means)
         return self._values_first(means, of_y=self.kind != "classification")
 
     @property

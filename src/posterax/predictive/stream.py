@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from .._util.admit import admit, check_finite
-from .._util.memory import explain_out_of_memory
+from .._util.memory import explain_out_of_memory, refuse_beyond_memory
 from .._util.tree import abstract_rows, dtype_of
 from ..data import bucket, pad_rows
 from ..model import Model
@@ -227,10 +227,10 @@ class Streamed:
         most = max(1, self._block_bytes // per_input)
         size = max(bucket(-(-n // -(-n // most))), self._least_rows)
         parts = []
-        with explain_out_of_memory(
-            f"predicting {n} inputs in blocks of {size} with {self.samples} samples",
-            size * per_input,
-        ):
+        what = f"predicting {n} inputs in blocks of {size} with {self.samples} samples"
+        if most == 1:  # not even one input is within the bound
+            refuse_beyond_memory(what, size * per_input)
+        with explain_out_of_memory(what, size * per_input):
             for start in range(0, n, size):
                 rows = slice(start, min(start + size, n))
                 got = rows.stop - rows.start
@@ -243,11 +243,23 @@ class Streamed:
                 parts.append([a[:got] for a in jax.tree.leaves(jax.device_get(reduced))])
         return [np.concatenate(columns) for columns in zip(*parts, strict=True)]
 
+    def _every(self, reduce: Callable[..., Any], y: PyTree = None, extra: Any = None) -> np.ndarray:
+        """What ``reduce`` gives for every input and each of ``extra[-1]`` draws, or samples."""
+        name, width = ("samples", self.samples) if extra is None else ("n", extra[-1])
+        needed = 4 * width * len(self) * self._footprint()[0]
+        refuse_beyond_memory(f"{name}={width:,}: so many values of {len(self):,} inputs", needed)
+        return self._stream(reduce, y, extra, width)[0]
+
     def _bytes_per_input(self, width: int) -> int:
+        outputs, widest = self._footprint()
+        # outputs of all samples, as they are and on the way to a result; and two layers
+        return 12 * width * outputs + 2 * widest
+
+    def _footprint(self) -> tuple[int, int]:
+        """How many outputs an input has, and the bytes of its widest layer."""
         one = abstract_rows(self._x, 1)
         shape, widest = footprint(self._model.network, self._model.likelihood.split(one)[0])
-        # outputs of all samples, as they are and on the way to a result; and two layers
-        return 12 * width * max(int(np.prod(shape[1:])), 1) + 2 * widest
+        return max(int(np.prod(shape[1:])), 1), widest
 
 
 def default_block_bytes() -> int:

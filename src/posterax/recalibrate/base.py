@@ -3,6 +3,7 @@
 Files are JSON and read by name, so that loading runs no code.
 """
 
+import dataclasses
 import json
 import re
 from collections.abc import Callable
@@ -16,6 +17,9 @@ from .._util.checks import whole_number
 from .._util.writing import write_file
 from .._version import __version__
 from ..errors import CheckpointError
+from ..files.bounds import field, named
+from ..files.container import refusing, shortened
+from ..files.headers import parse, read_text
 from ..metrics.inputs import Forecast, aligned, class_probabilities
 from ..predictive import Predictive
 
@@ -37,9 +41,15 @@ class Recalibration:
 
     def __post_init__(self) -> None:
         whole_number("n", self.n)
-        for name in self.arrays:
-            array = np.asarray(getattr(self, name), np.float64)
-            object.__setattr__(self, name, _nested(array.tolist()))
+        for one in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, one.name)
+            if one.name in self.arrays:
+                value = _nested(_numbers(one.name, value).tolist())
+                object.__setattr__(self, one.name, value)
+            elif one.type is bool and not isinstance(value, bool):
+                raise ValueError(f"{one.name} must be True or False, got {value!r}")
+            elif one.type is float and (_numbers(one.name, value).ndim or np.isnan(value)):
+                raise ValueError(f"{one.name} must be a number, got {value!r}")
 
     @classmethod
     def check_kind(cls, predictive: object) -> None:
@@ -69,21 +79,42 @@ def load(path: str | Path) -> Any:
         >>> px.recalibrate.load(file) == temperature
         True
     """
+    path = Path(path)
+    text = read_text(path)
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise CheckpointError(f"{path}: is no JSON file, so no recalibration ({error})") from None
+        content = parse(text, finite=True)
+    except ValueError as error:
+        raise CheckpointError(
+            f"{path}: is no JSON file, so no recalibration ({shortened(error)})"
+        ) from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise CheckpointError(
             f"{path}: is no recalibration that this version of posterax wrote ({FORMAT!r})"
         )
-    kind = Recalibration.by_name.get(str(content.get("kind")))
-    if kind is None:
-        raise CheckpointError(f"{path}: holds a recalibration of unknown kind {content['kind']!r}")
+    with refusing(path):
+        name = field(content, "kind", str)
+        known = {n: c for n, c in Recalibration.by_name.items() if dataclasses.is_dataclass(c)}
+        kind = named(known, {"name": name}, "kind of recalibration")
+        values = field(content, "values", dict)
+        return kind(**{name: _infinite(value) for name, value in values.items()})
+
+
+def _infinite(value: Any) -> Any:
+    """Infinities, for which JSON has no number, from the words that stand for them."""
+    if isinstance(value, list):
+        return [_infinite(inner) for inner in value]
+    return float(value) if value in ("inf", "-inf") else value
+
+
+def _numbers(name: str, value: Any) -> np.ndarray:
+    """One number or more in float64; neither words nor truths."""
     try:
-        return kind(**content["values"])
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise CheckpointError(f"{path}: is damaged, {kind.__name__} says: {error}") from None
+        array = np.asarray(value)
+    except ValueError:  # rows of different lengths
+        array = np.zeros(0)
+    if array.dtype.kind not in "iuf" or array.size == 0:
+        raise ValueError(f"{name} must be one number or an array of them, got {shortened(value)}")
+    return array.astype(np.float64)
 
 
 def _nested(values: Any) -> Any:

@@ -67,7 +67,7 @@ class Conformal(Recalibration):
         super().__post_init__()
         one_of("score", self.score, self.scores)
         fraction("level", self.level)
-        if np.any(np.isnan(self.limit)):
+        if not np.all(self.limit > -np.inf):
             raise ValueError(f"{self.arrays[0]} must be a number, got {self.limit}")
 
     @property

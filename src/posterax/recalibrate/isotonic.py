@@ -69,6 +69,8 @@ class Isotonic(Recalibration):
     def __post_init__(self) -> None:
         super().__post_init__()
         places, levels = np.asarray(self.places), np.asarray(self.levels)
+        if levels.ndim != 1 or places.ndim == 0:
+            raise ValueError("levels must be a list of numbers, and places one of as many")
         ends = [np.all(a[0] == 0) and np.all(a[-1] == 1) for a in (places, levels)]
         rises = np.all(np.diff(places, axis=0) >= 0) and np.all(np.diff(levels) > 0)
         if not (all(ends) and rises and len(places) == len(levels)):

@@ -179,8 +179,9 @@ class Spread(Recalibration):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not np.all(np.asarray(self.value) > 0):
-            raise ValueError(f"value must be above 0, got {self.value!r}")
+        value = np.asarray(self.value)
+        if not np.all((value > 0) & (value < np.inf)):
+            raise ValueError(f"value must be above 0 and finite, got {self.value!r}")
 
     def __repr__(self) -> str:
         return f"Spread({shown(self.value)}, from {self.n} rows)"

@@ -19,6 +19,7 @@ from ..likelihoods import Categorical
 from ..networks.base import module_of
 from ..posteriors import Posterior
 from .base import BayesianEstimator
+from .cards import check_card
 from .classifier import BayesianClassifier
 from .columns import Columns
 from .regressor import BayesianRegressor
@@ -63,6 +64,8 @@ def rebuild(posterior: Posterior, header: dict[str, Any], arrays: Arrays) -> Any
     params = field(header, "params", dict)
     stored = {name: node for name, node in params.items() if name in known}
     estimator = kind(**_made_all(stored))
+    samples = field({"samples": estimator.samples}, "samples", int, type(None))
+    check_count("its samples", samples or 0, arrays)
     fitted = field(header, "fitted", dict)
     classifies = isinstance(posterior.model.likelihood, Categorical)
     if classifies != (kind is BayesianClassifier) or posterior.model.likelihood.kind == "counts":
@@ -83,7 +86,7 @@ def rebuild(posterior: Posterior, header: dict[str, Any], arrays: Arrays) -> Any
     )
     estimator.updates_ = _count(fitted, "updates_")
     if "card" in header:
-        estimator.card_ = field(header, "card", dict)
+        estimator.card_ = check_card(header["card"])
     return estimator
 
 

@@ -19,7 +19,7 @@ from ..._util.tree import tree_size
 from ...data import Batch, Data
 from ...model import Model
 from ..base import Info, Phase, Plan, Start, with_arrays
-from ..settings import Count, Fraction, Whole
+from ..settings import Copies, Count, Fraction, Whole
 from .adaptation import WindowPhase, Windows, tuned_step_size, window_schedule
 from .base import ChainMethod, ChainPhase, DrawingPhase, trajectory_length
 
@@ -160,7 +160,7 @@ class HMC(ChainMethod):
         Neal, *MCMC using Hamiltonian dynamics*, Handbook of Markov Chain Monte Carlo, 2011.
     """
 
-    chains: Whole = 4
+    chains: Copies = 4
     warmup: Whole = 500
     leapfrog_steps: Count = 32
     target_acceptance: Fraction = 0.8
@@ -193,7 +193,7 @@ class NUTS(ChainMethod):
         the trajectory (Betancourt 2017).
     """
 
-    chains: Whole = 4
+    chains: Copies = 4
     warmup: Whole = 500
     target_acceptance: Fraction = 0.8
     max_doublings: Whole = 8

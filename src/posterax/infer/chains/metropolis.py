@@ -23,7 +23,7 @@ from ..._util.tree import tree_size
 from ...data import Batch, Data
 from ...model import Model
 from ..base import History, Info, Phase, Plan, Start
-from ..settings import Fraction, Whole
+from ..settings import Copies, Fraction, Whole
 from .adaptation import WindowPhase, Windows, tuned_step_size, window_schedule
 from .base import ChainMethod, DrawingPhase, LogDensity
 from .moves import Moved, MovePhase, finite_or_impossible, layout, metropolis_hastings, moved
@@ -249,7 +249,7 @@ class Metropolis(ChainMethod):
         Statistical Science 2001.
     """
 
-    chains: Whole = 4
+    chains: Copies = 4
     warmup: Whole = 1000
     proposal: Any = "random_walk"
     target_acceptance: Fraction | None = None

@@ -22,7 +22,7 @@ from ..._util.tree import tree_size
 from ...data import Batch, Data
 from ...model import Model
 from ..base import Info, Phase, Plan, Start, with_arrays
-from ..settings import Count, CountOrZero, Flag, Fraction, Positive, Whole
+from ..settings import Copies, Count, CountOrZero, Flag, Fraction, Positive
 from .base import ChainMethod, ChainPhase, DrawingPhase, WarmUpPhase, trajectory_length
 from .microcanonical_tuning import ChainState, Microcanonical, Training, Tuning
 
@@ -188,7 +188,7 @@ class MCLMC(ChainMethod):
         than fitted to autocorrelations, and draws are thinned by it.
     """
 
-    chains: Whole = 4
+    chains: Copies = 4
     warmup: Count = 3000
     ensemble_steps: CountOrZero = 500
     learning_rate: Positive = 1e-2

@@ -30,7 +30,7 @@ from ...model import Model
 from ...posteriors import Evidence, Posterior
 from ..base import Draw, History, Info, Method, Needs, Phase, Plan, Start, with_arrays
 from ..objective import log_likelihood
-from ..settings import Count, Fraction, Several, Whole, check_settings
+from ..settings import Copies, Count, Fraction, Several, Whole, check_settings
 from .base import NO_POINTS, ChainPhase, LogDensity
 
 LENGTH = 1.5  # of a trajectory, in deviations of the particles: about a quarter of a turn
@@ -261,7 +261,7 @@ class SMC(Method):
         Hamiltonian Monte Carlo within sequential Monte Carlo*, Bayesian Analysis 2021.
     """
 
-    particles: int = 1000
+    particles: Copies = 1000
     groups: Several = 4
     mutation_steps: Whole = 5
     target_ess: Fraction = 0.5

@@ -25,7 +25,7 @@ from jaxtyping import PyTree
 from ...data import Batch, Data
 from ...model import Model
 from ..base import History, Info, Method, Needs, Phase, Plan, Start, with_arrays
-from ..settings import Count, FractionOrZero, Positive, Whole, check_settings
+from ..settings import Copies, Count, FractionOrZero, Positive, check_settings
 from .base import NO_POINTS, DrawingPhase
 
 POWER = 0.55  # of the polynomial schedule, γ of Welling and Teh: above ½
@@ -227,7 +227,7 @@ class SGLD(_StochasticGradient):
     """
 
     learning_rate: Positive = 1e-3
-    chains: Whole = 4
+    chains: Copies = 4
     burn_in: FractionOrZero = 0.5
     schedule: Literal["constant", "polynomial", "cyclical"] = "constant"
     cycles: Count = 1
@@ -264,7 +264,7 @@ class SGHMC(_StochasticGradient):
 
     learning_rate: Positive = 1e-3
     friction: float = 0.1
-    chains: Whole = 4
+    chains: Copies = 4
     burn_in: FractionOrZero = 0.5
     schedule: Literal["constant", "polynomial", "cyclical"] = "constant"
     cycles: Count = 1

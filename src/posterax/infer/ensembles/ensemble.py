@@ -17,7 +17,7 @@ from ...model import Model
 from ...posteriors import Posterior
 from ..base import Draw, History, Info, Method, Phase, Plan, Start, with_arrays
 from ..points.point import MaximumAPosteriori, MaximumLikelihood
-from ..settings import Flag, Optimizer, Positive, Schedule, Whole, check_settings
+from ..settings import Copies, Flag, Optimizer, Positive, Schedule, check_settings
 from .ensemble_variants import Own, Variant
 
 UNROLLED_WORK = 500_000  # products of a member's pass from which a CPU gains by single members
@@ -171,7 +171,7 @@ class DeepEnsemble(Method):
         adversarial training of the first is not included.
     """
 
-    members: Whole = 5
+    members: Copies = 5
     inside: Any = "map"
     temperatures: tuple[float, ...] | None = None
     learning_rate: Positive = 1e-3

@@ -28,7 +28,7 @@ from ...priors import is_grid, is_prior
 from ..base import Draw, History, Info, Method, Needs, Phase, Plan, Start
 from ..chains.base import NO_POINTS
 from ..objective import log_likelihood
-from ..settings import Whole
+from ..settings import Runs
 
 MOST_STATES = 2**22
 MOST_AT_ONCE = 2**12  # states in a step
@@ -144,7 +144,7 @@ class Enumeration(Method):
         2003, chapter 21, on exact inference by complete enumeration.
     """
 
-    chunk: Whole | None = None
+    chunk: Runs | None = None
 
     needs = Needs(
         "nothing", all_data=True, discrete=True, no_points=NO_POINTS,

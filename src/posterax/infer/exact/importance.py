@@ -25,7 +25,7 @@ from ...priors import PerWeight, Prior, Trained, as_prior, is_flat, is_prior
 from ..base import Draw, Info, Method, Needs, Phase, Plan, Start, with_arrays
 from ..chains.base import NO_POINTS
 from ..objective import log_likelihood
-from ..settings import Flag, Whole
+from ..settings import Copies, Flag
 
 RELIABLE = 0.7  # k-hat above which no practical number of candidates is enough
 FEW = 10.0  # effective candidates that are too few where there is no k-hat
@@ -273,7 +273,7 @@ class ImportanceSampling(Method):
         Vehtari, Simpson, Gelman, Yao and Gabry, *Pareto smoothed importance sampling*, JMLR 2024.
     """
 
-    chains: Whole = 64
+    chains: Copies = 64
     proposal: Any = eqx.field(
         default="prior", converter=lambda q: q.bare() if isinstance(q, Posterior) else q
     )

@@ -26,7 +26,7 @@ from ...priors import Gaussian, is_prior
 from ..base import Draw, History, Info, Method, Needs, Phase, Plan, Start
 from ..objective import mean_nll, need_prior
 from ..points.point import MaximumAPosteriori
-from ..settings import Flag, Optimizer, Positive, Schedule, Whole
+from ..settings import Flag, Optimizer, Positive, Runs, Schedule
 from .curvature import Block, Sums, add_batch, layout, trace, zeros
 from .marginal import solve
 
@@ -202,7 +202,7 @@ class Laplace(Method):
     prior_precision: Precision = "fixed"
     layer: Where | None = None
     train: Flag = True
-    probes: Whole = 16
+    probes: Runs = 16
     learning_rate: Positive = 1e-3
     schedule: Schedule = "cosine"
     optimizer: Optimizer = None

@@ -21,7 +21,7 @@ from ...posteriors import Point, Posterior
 from ..base import Draw, History, Info, Method, Needs, Phase, Plan, Start
 from ..chains.base import STILL, LogDensity
 from ..chains.moves import Moved, MovePhase, layout, metropolis_hastings
-from ..settings import Positive, Whole, check_settings
+from ..settings import Copies, Positive, Whole, check_settings
 
 PROBES = 64  # draws of the prior, whose energies say how hot to begin
 ACCEPTANCE = 0.234  # what the step size follows as the temperature falls
@@ -267,7 +267,7 @@ class SimulatedAnnealing(Method):
         al., *Simulated annealing with constant thermodynamic speed*, Comput. Phys. Commun. 1988.
     """
 
-    chains: Whole = 8
+    chains: Copies = 8
     schedule: Literal["geometric", "logarithmic", "adaptive"] = "geometric"
     start_temperature: Positive | None = None
     end_temperature: Positive | None = None

@@ -16,7 +16,7 @@ from ...model import Model
 from ...priors import is_flat, is_prior
 from ..base import Method, Needs, Phase, Plan, with_arrays
 from ..objective import is_elementwise, need_prior
-from ..settings import Optimizer, Positive, Schedule, Whole, ZeroOrMore, check_settings
+from ..settings import Copies, Optimizer, Positive, Runs, Schedule, ZeroOrMore, check_settings
 from .elbo import KLWeights
 from .mean_field import VariationalPhase
 from .reparameterized import DISCRETE, FamilyPhase, make_family
@@ -81,7 +81,7 @@ class BayesByBackprop(Method):
     """
 
     estimator: Literal["weight", "local", "flipout"] = "weight"
-    samples: Whole = 1
+    samples: Runs = 1
     antithetic: bool = False
     kl: Literal["auto", "monte_carlo"] = "auto"
     kl_weights: KLWeights = "uniform"
@@ -92,7 +92,7 @@ class BayesByBackprop(Method):
     schedule: Schedule = "cosine"
     optimizer: Optimizer = None
     family: Literal["mean_field", "full", "low_rank", "radial"] = "mean_field"
-    rank: Whole | None = None
+    rank: Copies | None = None
     objective: Literal["elbo", "iwae"] = "elbo"
     gradient: Literal["total", "sticking_the_landing"] = "total"
 

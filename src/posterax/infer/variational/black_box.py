@@ -28,7 +28,7 @@ from ...posteriors.factors import Factor
 from ...priors import Prior, is_flat, is_prior
 from ..base import Draw, History, Info, Method, Needs, Phase, Plan, Start, with_arrays
 from ..objective import batch_nll, mean_nll, need_prior
-from ..settings import Optimizer, Positive, Schedule, ZeroOrMore, check_settings
+from ..settings import Copies, Optimizer, Positive, Schedule, ZeroOrMore, check_settings
 from .elbo import ElboPhase, KLWeights, mean_state, start_moments
 from .score_function import learning_signals, mean_and_variance, no_coefficient, sample_gradients
 
@@ -245,7 +245,7 @@ class BlackBoxVI(Method):
     """
 
     family: Any = "auto"
-    samples: int = 10
+    samples: Copies = 10
     baseline: Literal["leave_one_out", "control_variate"] | None = "leave_one_out"
     rao_blackwell: bool = True
     kl: Literal["auto", "monte_carlo"] = "monte_carlo"

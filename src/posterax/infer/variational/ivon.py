@@ -22,7 +22,7 @@ from ...posteriors import MeanFieldGaussian, Posterior
 from ...priors import Gaussian, Prior, is_flat, is_prior
 from ..base import Draw, History, Info, Method, Needs, Phase, Plan, Start, with_arrays
 from ..objective import Elementwise, batch_nll, mean_nll, need_prior, rate_at, scheduled_adam
-from ..settings import Fraction, FractionOrZero, Positive, Schedule, Whole
+from ..settings import Fraction, FractionOrZero, Positive, Runs, Schedule
 from .elbo import mean_field_kl, mean_state, start_moments
 
 LOOKS_BACK = 0.5  # over which share of all steps the running curvature is taken
@@ -270,7 +270,7 @@ class IVON(Method):
     b1: FractionOrZero = 0.9
     b2: Fraction | None = None
     clip: Positive | None = None
-    samples: Whole = 1
+    samples: Runs = 1
     temperature: Positive = 1.0
 
     needs = Needs(elementwise=True, mixes=True)

@@ -10,7 +10,7 @@ and each particle's gradient comes with its NLL and its network's state. The fac
 those of the objective per data point.
 """
 
-from typing import ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -149,7 +149,7 @@ class SVGD(Method):
         the variance collapse of SVGD in high dimensions*, ICLR 2022.
     """
 
-    particles: Several = 20
+    particles: Annotated[Several, "copies"] = 20
     learning_rate: Positive = 1e-3
     schedule: Schedule = "cosine"
     optimizer: Optimizer = None

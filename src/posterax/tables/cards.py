@@ -1,0 +1,50 @@
+"""The card of an estimator's file: facts about its fit that commands and reports show."""
+
+from typing import Any
+
+from ..errors import CheckpointError
+from ..files.bounds import field
+from ..files.container import shortened
+
+# what those who read a card take its entries for; others are shown as they are
+_KINDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("scores", "baseline", "chance", "settings", "held_out", "versions"), (dict,)),
+    "columns": (list,),
+    "target": (str,),
+    "task": (str,),
+    "data": (dict, str),
+    "command": (str, list),
+}
+
+
+def check_card(card: Any) -> dict[str, Any]:
+    """The card of a file, refused where an entry is not what it is taken for.
+
+    Example:
+        >>> from posterax.tables.cards import check_card
+        >>> check_card({"scores": {"nll": [0.5, 0.4, 0.6]}})["scores"]["nll"]
+        [0.5, 0.4, 0.6]
+        >>> check_card({"scores": 3})
+        Traceback (most recent call last):
+        posterax.errors.CheckpointError: 'scores' in its card must be dict, got 3
+    """
+    if not isinstance(card, dict):
+        raise CheckpointError(f"its card must be a dict, got {shortened(card)}")
+    for name in _KINDS.keys() & card.keys():
+        field(card, name, *_KINDS[name], of="card")
+    for name, values in card.get("scores", {}).items():
+        if not (isinstance(values, list) and len(values) == 3 and all(map(_number, values))):
+            raise CheckpointError(f"the score {shortened(name)!r} in its card must be 3 numbers")
+    for entry in ("baseline", "chance"):
+        for name, value in card.get(entry, {}).items():
+            if not _number(value):
+                raise CheckpointError(f"the {entry} of {shortened(name)!r} must be a number")
+    for column in card.get("columns", []):
+        field(column, "name", str, of="card's columns")
+    field({"weight": None} | card.get("settings", {}), "weight", str, type(None), of="card")
+    return card
+
+
+def _number(value: Any) -> bool:
+    """Whether it is a number; JSON has null for what is not finite."""
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
