@@ -8,7 +8,7 @@ export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.3
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install demo test test-all lint format types wheel docs docs-serve reproduce bench bench-gpu ablation clean
+.PHONY: help install demo test test-all lint format types wheel audit versions docs docs-serve reproduce bench bench-gpu ablation clean
 
 help:
 	@echo "make demo        fit the paper's curve and digits, print a table, save a picture"
@@ -18,6 +18,8 @@ help:
 	@echo "make reproduce   run an experiment of docs/results: make reproduce NAME=mnist"
 	@echo "                 (without NAME: list them; ARGS=\"--budget quick\" sets options)"
 	@echo "make bench       measure beside other libraries (make bench-gpu: on one GPU)"
+	@echo "make audit       licences of dependencies, and known weaknesses of their versions"
+	@echo "make versions    try every Python and the oldest and newest dependencies (half an hour)"
 	@echo "make format      let ruff rewrite the code"
 
 install: $(STAMP)
@@ -42,10 +44,10 @@ lint: install
 types: install
 	$(BIN)/mypy
 
-# the wheel, in an environment that holds nothing but it and what it asks for
+# the wheel, built twice to the same bytes, holds what it should and nothing else; then in an
+# environment with nothing but it and what it asks for
 wheel: install
-	rm -rf build/wheel
-	$(BIN)/python -m build --quiet --wheel --outdir build/wheel .
+	$(BIN)/python -m tools.release build/wheel
 	test -d .cache/wheel || $(PYTHON) -m venv .cache/wheel
 	.cache/wheel/bin/python -m pip install --quiet --constraint constraints.txt build/wheel/*.whl
 	.cache/wheel/bin/python -m pip install --quiet --no-deps --force-reinstall build/wheel/*.whl
@@ -54,7 +56,18 @@ wheel: install
 	cd build/wheel && ../../.cache/wheel/bin/python -c \
 		"from importlib.resources import files as f; f('posterax.report').joinpath('style.css').read_text()"
 	cd build/wheel && ../../.cache/wheel/bin/posterax --version
-	! $(BIN)/python -m zipfile --list build/wheel/*.whl | grep experiments
+
+# tools that posterax itself does not need, each in an environment of its own
+.cache/pip-audit .cache/uv:
+	$(PYTHON) -m venv $@
+	$@/bin/python -m pip install --quiet $(@F) || { rm -rf $@; exit 1; }
+
+audit: install .cache/pip-audit
+	$(BIN)/python -m tools.licences
+	$(BIN)/python -m tools.advisories .cache/pip-audit/bin/pip-audit
+
+versions: .cache/uv
+	UV=$(CURDIR)/.cache/uv/bin/uv $(PYTHON) -m tools.versions $(CASES)
 
 # the site, in the same environment with the extra `docs`; a warning fails it
 DOCS := $(VENV)/.docs
@@ -77,8 +90,11 @@ test test-all: export XLA_FLAGS ?= --xla_llvm_disable_expensive_passes=true --xl
 test: lint types wheel
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
+# its figures become docs/calibration.md
 test-all: lint types wheel
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	rm -rf build/calibration
+	CALIBRATION=$(CURDIR)/build/calibration $(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m tools.calibration build/calibration
 
 # the other libraries, in an environment of their own
 PEERS := .cache/peers

@@ -1,6 +1,8 @@
 """Shared settings: where the real data is, and small models every test file can use."""
 
 import gc
+import hashlib
+import json
 import os
 import signal
 from pathlib import Path
@@ -81,3 +83,25 @@ def ctrl_c():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def calibration():
+    """Compare a figure with its bound, and keep it for docs/calibration.md.
+
+    It is kept where ``CALIBRATION`` names a directory, as in ``make test-all``.
+    """
+
+    def record(method, compared, figure, *, least=None, most=None, seed="0"):
+        bound = {"least": least} if most is None else {"most": most}
+        right = figure >= least if most is None else figure <= most
+        words = f"at least {least}" if most is None else f"at most {most}"
+        assert right, f"{method}: {compared}: {figure}, and {words} is right"
+        if folder := os.environ.get("CALIBRATION"):
+            row = {"method": method, "compared": compared, "figure": float(figure), **bound}
+            name = hashlib.blake2b(f"{method} {compared}".encode(), digest_size=8).hexdigest()
+            path = Path(folder) / f"{name}.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(row | {"seed": seed}))
+
+    return record

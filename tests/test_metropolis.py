@@ -77,10 +77,12 @@ def test_acceptance_is_tuned():
 
 
 @pytest.mark.parametrize("proposal", ["random_walk", "langevin"])
-def test_calibration(proposal):
+def test_calibration(proposal, calibration):
     """Ranks of 320 true parameters among their posterior's draws are uniform."""
     method = px.Metropolis(chains=1, warmup=400, proposal=proposal)
-    assert np.all(sbc.p_values(sbc.ranks(method, thin=20)) > 1e-3)
+    figure = np.min(sbc.p_values(sbc.ranks(method, thin=20)))
+    words = sbc.compared(proposal.replace("_", " "))
+    calibration("metropolis", figure=figure, least=1e-3, **words)
 
 
 class TakesAll(Sampling):

@@ -16,6 +16,7 @@ from posterax._util.jax_names import (
     Tracer,
     bind,
     define_prng_impl,
+    has_started,
     primitive,
     shaped,
     used_arguments,
@@ -31,6 +32,11 @@ def test_one_file_follows_jax():
     assert [name for name, path in files.items() if re.search(PRIVATE, path.read_text())] == [
         "_util/jax_names.py"
     ]
+
+
+def test_started():
+    jnp.ones(1)
+    assert has_started() is True
 
 
 def test_random_keys():

@@ -147,9 +147,10 @@ def ranks(kind, replications=320):
     return np.asarray(found)
 
 
-def test_calibration_passes():
+def test_calibration_passes(calibration):
     """Chi-square for uniform ranks, 320 replications, 3 parameters (1 in 300 seeds fails)."""
-    assert np.min(sbc.p_values(ranks(Tempering))) > 1e-3
+    figure = np.min(sbc.p_values(ranks(Tempering)))
+    calibration("smc", figure=figure, least=1e-3, **sbc.compared())
 
 
 def test_calibration_fails_for_a_broken_kernel():

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         report,
         selection,
     )
+    from ._util.machine import fix_threads
     from .deciding import decide
     from .errors import CheckpointError, NonFiniteError, StuckError
     from .files import load
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
 # ``posterax --help`` need not wait for. Each name of a module here is one of ours; the modules
 # below are known by their own names.
 _NAMES = {
+    "_util.machine": ("fix_threads",),
     "deciding": ("decide",),
     "errors": ("CheckpointError", "NonFiniteError", "StuckError"),
     "files": ("load",),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import jax
+from jax._src.xla_bridge import backends_are_initialized as has_started
 from jax.core import ShapedArray, Tracer
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Primitive, Var
 from jax.extend.random import define_prng_impl
@@ -14,7 +15,7 @@ from jax.interpreters.partial_eval import dce_jaxpr
 
 __all__ = [
     "ClosedJaxpr", "Jaxpr", "JaxprEqn", "Literal", "Primitive", "ShapedArray", "Tracer", "bind",
-    "define_prng_impl", "primitive", "scan_sizes", "shaped", "used_arguments",
+    "define_prng_impl", "has_started", "primitive", "scan_sizes", "shaped", "used_arguments",
 ]  # fmt: skip
 
 

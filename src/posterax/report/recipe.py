@@ -25,8 +25,8 @@ def section(subject: Subject, card: Mapping[str, Any]) -> Section:
     """Everything a second run needs, as tables and text to copy."""
     part = Section("settings", "Settings: to repeat this run")
     part.say(
-        "The same call with the same rows, versions and kind of device gives the same numbers to "
-        "the bit."
+        "The same call with the same rows, versions, kind of device and number of cores gives the "
+        "same numbers to the bit."
     )
     if command := card.get("command"):
         line = command if isinstance(command, str) else " ".join(map(str, command))

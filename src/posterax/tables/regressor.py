@@ -55,7 +55,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         validation_fraction: the share of rows to hold out.
         n_iter_no_change: looks at the held-out rows without improvement before stopping.
         samples: posterior draws per prediction.
-        random_state: a seed; the same seed and data give the same bits.
+        random_state: a seed; the same seed and data give the same bits on one machine.
         verbose: show a progress bar (default: where someone is watching).
         warm_start: start the next ``fit`` from the last one's posterior.
         columns: ``None`` for a table of numbers, or ``"auto"`` for one with text, gaps and dates,
