@@ -8,12 +8,13 @@ export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.3
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install demo test test-all lint format types wheel audit versions docs docs-serve reproduce bench bench-gpu ablation clean
+.PHONY: help install demo test test-all attack lint format types wheel audit versions docs docs-serve reproduce bench bench-gpu ablation clean
 
 help:
 	@echo "make demo        fit the paper's curve and digits, print a table, save a picture"
 	@echo "make test        lint, types, tests, doctests, README, wheel"
 	@echo "make test-all    the same with the slow checks"
+	@echo "make attack      fuzzers and the killer for hours: make attack SECONDS=3600 SEED=7 (NAME=kill: one)"
 	@echo "make docs        build the documentation as a site in build/site (make docs-serve: show it)"
 	@echo "make reproduce   run an experiment of docs/results: make reproduce NAME=mnist"
 	@echo "                 (without NAME: list them; ARGS=\"--budget quick\" sets options)"
@@ -85,7 +86,7 @@ docs-serve: $(DOCS)
 	$(BIN)/python -m mkdocs serve
 
 # tests compile much and compute little, so the compiler may hurry
-test test-all: export XLA_FLAGS ?= --xla_llvm_disable_expensive_passes=true --xla_backend_optimization_level=1
+test test-all attack: export XLA_FLAGS ?= --xla_llvm_disable_expensive_passes=true --xla_backend_optimization_level=1
 
 test: lint types wheel
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
@@ -95,6 +96,12 @@ test-all: lint types wheel
 	rm -rf build/calibration
 	CALIBRATION=$(CURDIR)/build/calibration $(BIN)/python -m pytest -n 2 --dist worksteal
 	$(BIN)/python -m tools.calibration build/calibration
+
+# the promises of the docs under attack, in tests/attack; KEEP=--keep puts findings into its corpus
+SECONDS ?= 600
+SEED ?= $(shell date +%j%H%M)
+attack: install
+	$(BIN)/python -m tests.attack $(or $(NAME),all) --seed $(SEED) --seconds $(SECONDS) $(KEEP)
 
 # the other libraries, in an environment of their own
 PEERS := .cache/peers
