@@ -17,6 +17,7 @@ import optax
 import pytest
 
 import posterax as px
+from posterax._util import machine
 from posterax._util.identity import Unidentified, identify
 from posterax.files import container
 from posterax.fitting import checkpoint
@@ -176,6 +177,28 @@ def test_another_version_is_refused(package, tmp_path, monkeypatch):
     versions = fits.versions() | {package: "0.0.1"}
     monkeypatch.setattr(fits, "versions", lambda: versions)
     with pytest.raises(px.CheckpointError, match=f"its versions.{package} is .*finish it with"):
+        fit(folder=tmp_path)
+
+
+def test_other_arithmetic_is_told(tmp_path, monkeypatch):
+    """The same fit with another number of threads: its last digits may be others."""
+    whole = fit(folder=tmp_path)
+    there = machine.arithmetic()
+    monkeypatch.setattr(checkpoint, "arithmetic", lambda: there | {"threads": 64})
+    with pytest.warns(UserWarning, match=r"threads: \d+ before, 64 now.*last digits"):
+        again = px.fit(whole.model, (X, Y), px.BayesByBackprop(schedule="constant"),
+                       steps=6, key=0, batch_size=8, checkpoint=tmp_path)  # fmt: skip
+    np.testing.assert_array_equal(whole.predict(X).mean, again.predict(X).mean)
+
+
+def test_a_state_that_is_not_finite_is_refused(tmp_path):
+    fit(folder=tmp_path)
+    path = tmp_path / "state.safetensors"
+    arrays, header = container.read(path)
+    name = next(name for name in arrays if name.startswith("state/") and arrays[name].size > 1)
+    arrays[name].flat[0] = np.nan
+    container.write(path, arrays, header)
+    with pytest.raises(px.CheckpointError, match="is nan where a finite number belongs"):
         fit(folder=tmp_path)
 
 

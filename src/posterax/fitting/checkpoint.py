@@ -3,14 +3,17 @@
 import numbers
 import os
 import platform
+import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
+from .._util import machine
 from .._util.identity import identify
 from .._util.locks import Lock
+from .._util.machine import arithmetic
 from ..errors import CheckpointError
 from ..files.container import FORMAT, circumstances, read, shortened, write
 from .identity import differences
@@ -138,8 +141,8 @@ class Checkpoints:
             self.parts, self.draws = self.parts + 1, self.draws + part.size
             self.waiting.pop(0)
         full = {"format": FORMAT, "identity": self.identity, "parts": self.parts}
-        full |= {"draws": self.draws, **header, "written": circumstances()}
-        write(self.path, arrays, full)
+        full |= {"draws": self.draws, **header, "arithmetic": arithmetic()}
+        write(self.path, arrays, full | {"written": circumstances()})
 
     def load(self) -> Stored | None:
         """The latest state with its draws, or ``None`` where there is none."""
@@ -154,6 +157,7 @@ class Checkpoints:
             raise CheckpointError(f"{self.path}: is no state of a fit")
         if other := differences(found, self.identity):
             raise CheckpointError(f"{self.path}: belongs to another fit, {_told(other)}")
+        _warn_of_arithmetic(self.path, header.get("arithmetic"))
         loaded = [self._load_part(i) for i in range(parts)]
         if self.draws != draws:
             raise CheckpointError(
@@ -193,6 +197,16 @@ class Checkpoints:
 
     def _part(self, i: int) -> Path:
         return self.directory / f"draws-{i:06d}.safetensors"
+
+
+def _warn_of_arithmetic(path: Path, before: Any) -> None:
+    """The fit is the same one, and its last digits need not be: the user decides."""
+    if isinstance(before, dict) and (other := machine.differences(before, arithmetic())):
+        warnings.warn(
+            f"{path}: was begun with other arithmetic ({shortened('; '.join(other))}); the fit "
+            "goes on, and its last digits are not those of a fit without interruption",
+            UserWarning, stacklevel=2,
+        )  # fmt: skip
 
 
 def _told(other: dict[str, tuple[Any, Any]]) -> str:

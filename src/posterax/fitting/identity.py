@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .run import Run
 
 FIRST_BATCHES = 16  # of a stream, which are looked at
-PACKAGES = ("jax", "jaxlib", "numpy", "equinox", "optax", "numpyro", "blackjax", "quax")
+PACKAGES = ("jax", "jaxlib", "numpy", "equinox", "optax", "numpyro", "blackjax", "quax", "scipy")
 
 
 def identity(run: "Run") -> dict[str, Any]:

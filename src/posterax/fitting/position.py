@@ -11,7 +11,7 @@ from jaxtyping import PyTree
 
 from .._util.tree import to_host
 from ..errors import CheckpointError
-from ..files.container import pack, unpack
+from ..files.container import pack, refuse_not_finite, unpack
 from ..infer.base import Draw, History, Phase
 from .checkpoint import Part, Stored
 from .retained import RetainedDraws
@@ -121,6 +121,9 @@ def restore(
         at.taken = [int(steps) for steps in header.get("taken", [])]
         if at.phase < 0 or at.step < 0:
             raise IndexError(f"phase {at.phase}, step {at.step}")
+        states = ("state/", "best/", "draws/")
+        held = {name: array for name, array in arrays.items() if name.startswith(states)}
+        refuse_not_finite(held, least=-np.inf)  # of logarithms
         template = state_template(at.phase)
         at.state = unpack(template, arrays, "state")
         if header["best"]:
@@ -133,11 +136,10 @@ def restore(
         at.report(
             {n: (arrays[f"report_steps/{n}"], arrays[f"reports/{n}"]) for n in header["reports"]}
         )
-        if _holds_nan(at.state):  # infinity has its uses: the logarithm of a weight that is 0
-            raise CheckpointError("its state holds NaN")
         if parts:
             draw = draw_template(at.phase)
             for part in parts:
+                refuse_not_finite(part.arrays, least=-np.inf)
                 at.draws.add(_unpack_draws(draw, part), part.stride, part.offered)
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from error
@@ -152,11 +154,6 @@ def _unpack_draws(template: PyTree, part: Part) -> Draw:
         lambda a: jax.ShapeDtypeStruct((a.shape[0], count, *a.shape[1:]), a.dtype), template
     )
     return jax.tree.map(np.asarray, unpack(sized, part.arrays, "draws"))
-
-
-def _holds_nan(tree: PyTree) -> bool:
-    floats = [a for a in jax.tree.leaves(tree) if jnp.issubdtype(a.dtype, jnp.inexact)]
-    return any(bool(jnp.isnan(a).any()) for a in floats)
 
 
 def all_finite(tree: PyTree) -> bool:
