@@ -369,7 +369,10 @@ BAD = {
         lambda: SEQUENCES["lstm"]()((np.zeros((4, 2)), np.ones(4, int))),
         r"mask must be boolean, one entry per step, of shape \(4,\), got int32",
     ),
-    "tokens": (lambda: SEQUENCES["tokens"]()(np.zeros(4)), r"whole-number tokens of shape \(T,\)"),
+    "tokens": (
+        lambda: SEQUENCES["tokens"]()(np.zeros(4)),
+        r"whole-number tokens below 2\^31 of shape \(T,\)",
+    ),
     "length": (lambda: SEQUENCES["tokens"]()(np.zeros(10, int)), "with length=10 or more"),
 }
 

@@ -354,7 +354,7 @@ def unpack(data: Any, name: str = "data") -> tuple[Any, Any, Any]:
 
 def least_weight(weight: Any) -> float:
     """The smallest weight that is not 0."""
-    host = np.asarray(weight)
+    host = np.asarray(weight, np.float64)
     return float(np.min(host, where=host > 0, initial=np.inf))
 
 

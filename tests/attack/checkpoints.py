@@ -96,7 +96,7 @@ def judge(case: Case, scratch: Path) -> None:
             file.write_bytes(mutations.applied(original / case["file"], change))
         except (KeyError, IndexError, TypeError):  # a place that these files no longer have
             return
-    posterior = refused_or(folder, lambda: _quiet(name, folder))
+    posterior = refused_or(folder, lambda: _believed(name, folder))
     _clear(folder)
     if posterior is None:
         return
@@ -109,6 +109,14 @@ def judge(case: Case, scratch: Path) -> None:
     wrong = _malformed(found, wanted, _ends_elsewhere(name, change))
     if wrong is not None:
         raise Found("a malformed posterior from an edited checkpoint", f"{name}: {wrong}")
+
+
+def _believed(name: str, folder: Path) -> Any:
+    """The posterior, or nothing where numbers that can be believed lead a fit astray."""
+    try:
+        return _quiet(name, folder)
+    except (px.NonFiniteError, px.StuckError):
+        return None
 
 
 def _refuses_every(every: Any, scratch: Path) -> None:

@@ -120,14 +120,15 @@ def _taken_up(name: str, scratch: Path) -> None:
     folder = scratch / "same"
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(scratch / "elsewhere" / name, folder)
-    seen: list[int] = []
+    seen: list[tuple[int, int]] = []
 
     def note(event: Any) -> None:
-        seen.append(event.step - max(len(v) for v in event.terms.values()))
+        before = event.step - max(len(v) for v in event.terms.values())
+        seen.append((event.number, before))
 
     try:
         pairs.FIRST[name]().fit(folder, callbacks=[note])
     except Exception as error:
         raise Found("a checkpoint of the same fit is refused", f"{name}: {error}") from None
-    if not seen or seen[0] == 0:
+    if not seen or seen[0] == (0, 0):
         raise Found("a checkpoint of the same fit is not taken up", name)

@@ -19,10 +19,10 @@ def leave_behind(path: Path) -> None:
 
 def main(path: str) -> None:
     """Write the file, and die before it gets its name."""
-    from posterax._util.atomic import atomic_file
+    from posterax._util import writing
 
-    os.replace = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
-    with atomic_file(path, binary=True) as file:
+    writing.replace = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+    with writing.written(path, binary=True) as file:
         file.write(b"half")
 
 

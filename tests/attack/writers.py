@@ -84,9 +84,9 @@ def _made(kind: str) -> Any:
 
 def _save(kind: str, path: Path) -> None:
     if kind == "text":
-        from posterax._util.atomic import write_atomic
+        from posterax._util.writing import write_file
 
-        write_atomic(path, "a,b\n1,2\n" * 500)
+        write_file(path, "a,b\n1,2\n" * 500)
     else:
         _made(kind).save(path)
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from numpyro.distributions import Distribution
 
 from .tree import is_key
 
@@ -55,7 +56,7 @@ def described(value: object, name: str = "it") -> Any:
         >>> import posterax as px
         >>> from posterax._util.identity import described
         >>> described(px.priors.Gaussian(2.0))
-        {'': 'Gaussian', 'scale': 2.0}
+        {'': 'Gaussian', 'scale': 2.0, 'loc': 0.0, 'fan_in': False}
     """
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return _shown(value, name)
@@ -159,9 +160,11 @@ class _Walk:
         yield from self.all(enumerate(value.co_consts), name)
 
     def class_(self, value: type, name: str) -> Iterator[bytes]:
-        """An installed class by its name; a user's own with its code as well."""
-        yield f"{value.__module__}.{value.__qualname__}".encode()
-        if not _installed(value.__module__):
+        """An installed class by its name; a user's own by its code, in a script or a module."""
+        if _installed(value.__module__):
+            yield f"{value.__module__}.{value.__qualname__}".encode()
+        else:
+            yield value.__qualname__.encode()
             yield from self.all(_members(value), name)
             yield from self.all(enumerate(value.__bases__), name)
 
@@ -176,10 +179,10 @@ class _Walk:
         elif isinstance(value, types.BuiltinFunctionType | np.ufunc):
             yield value.__name__.encode()
             yield self.digest(getattr(value, "__self__", None), name)
-        elif (fields := _fields(value)) or hasattr(value, "__dict__"):
-            yield from self.all(sorted(fields.items()), name)
         elif (children := _registered(value)) is not None:
             yield from self.all(children, name)
+        elif (fields := _fields(value)) or hasattr(value, "__dict__"):
+            yield from self.all(sorted(fields.items()), name)
         elif " at 0x" not in (text := repr(value)).lower():  # else there is more than it shows
             yield text.encode()
         else:
@@ -233,6 +236,8 @@ def _several(value: Any) -> list[tuple[Any, Any]] | None:
 
 def _registered(value: Any) -> list[tuple[Any, Any]] | None:
     """The children of a node that JAX knows, and what else it is made of."""
+    if isinstance(value, Distribution):  # its children come in the order of a set
+        return None
     try:
         flat = jax.tree_util.default_registry.flatten_one_level(value)
     except ValueError:

@@ -52,7 +52,7 @@ def arithmetic() -> dict[str, Any]:
     found: dict[str, Any] = {
         "device": devices[0].device_kind,
         "devices": len(devices),
-        "settings": {name: _plain(getattr(jax.config, name, None)) for name in SETTINGS},
+        "settings": {name: _plain(_setting(name)) for name in SETTINGS},
         "xla_flags": xla_flags(),
     }
     if devices[0].platform == "cpu":
@@ -60,6 +60,14 @@ def arithmetic() -> dict[str, Any]:
         found["threads"] = xla_threads()
         found["threads_of_blas"] = blas_threads()
     return found
+
+
+def _setting(name: str) -> Any:
+    """A setting of JAX; some are no attributes, and names come and go with versions."""
+    try:
+        return getattr(jax.config, name, None) or jax.config.read(name)
+    except AttributeError:
+        return None
 
 
 def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:

@@ -227,9 +227,12 @@ class Learner:
         path = Path(directory)
         old = not (path / FILE).exists() and (path / "labels.npz").exists()
         posterior, arrays = _read_pair(path, model) if old else _read(path / FILE, model)
-        named = {name[2:]: a for name, a in arrays.items() if name.startswith("x/")}
-        x = named.get("", named)
-        learner = cls(model, method, x, arrays["y"], posterior=posterior, **options)
+        with refusing(path / ("labels.npz" if old else FILE)):
+            named = {name[2:]: a for name, a in arrays.items() if name.startswith("x/")}
+            x, y, _ = unpack((named.get("", named), arrays["y"]))
+            check_finite("x", x)
+            check_finite("y", y)
+        learner = cls(model, method, x, y, posterior=posterior, **options)
         learner.rounds = int(arrays["rounds"])
         return learner
 
@@ -249,8 +252,9 @@ def _read(path: Path, model: Model) -> tuple[Posterior, dict[str, np.ndarray]]:
 
 def _read_pair(path: Path, model: Model) -> tuple[Posterior, dict[str, np.ndarray]]:
     """Posterior and labels of two files, as posterax 0.1.0 wrote them."""
-    with np.load(path / "labels.npz", allow_pickle=False) as stored:
-        arrays = dict(stored)
+    labels = path / "labels.npz"
+    with refusing(labels), np.load(labels, allow_pickle=False) as stored:
+        arrays = {"rounds": stored["rounds"], "y": stored["y"], **stored}
     return load(path / "posterior.safetensors", model=model), arrays
 
 

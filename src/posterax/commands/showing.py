@@ -69,7 +69,7 @@ def pairs(title: str, facts: dict[str, Any]) -> Table:
     made.add_column()
     for name, value in facts.items():
         if value not in (None, "", [], {}):
-            made.add_row(Text(name.replace("_", " ")), Text(one_line(words(value))))
+            made.add_row(Text(one_line(name.replace("_", " "))), Text(one_line(words(value))))
     return made
 
 

@@ -185,4 +185,5 @@ def shortened(value: object) -> str:
         'two lines'
     """
     text = re.sub(r"\s+", " ", str(value))
+    text = "".join(c if c.isprintable() else "?" for c in text[:100])  # of a file of any making
     return text if len(text) <= 80 else text[:77] + "..."

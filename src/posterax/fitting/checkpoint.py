@@ -16,7 +16,7 @@ from .._util.locks import Lock
 from .._util.machine import arithmetic
 from ..errors import CheckpointError
 from ..files.container import FORMAT, circumstances, read, shortened, write
-from .identity import differences
+from .identity import but_for_digits, differences
 
 Arrays = dict[str, np.ndarray]
 SHOWN = 4  # differences that an error tells
@@ -155,9 +155,13 @@ class Checkpoints:
         whole = isinstance(parts, int) and isinstance(draws, int) and parts >= 0
         if not isinstance(found, dict) or not isinstance(parts, int) or not whole:
             raise CheckpointError(f"{self.path}: is no state of a fit")
-        if other := differences(found, self.identity):
+        before, other = header.get("arithmetic"), differences(found, self.identity)
+        moved = machine.differences(before, arithmetic()) if isinstance(before, dict) else []
+        other = but_for_digits(other) if moved else other
+        if other:
             raise CheckpointError(f"{self.path}: belongs to another fit, {_told(other)}")
-        _warn_of_arithmetic(self.path, header.get("arithmetic"))
+        if moved:
+            _warn_of_arithmetic(self.path, moved)
         loaded = [self._load_part(i) for i in range(parts)]
         if self.draws != draws:
             raise CheckpointError(
@@ -176,15 +180,17 @@ class Checkpoints:
                 f"{self.path}: a part of its draws is missing ({error})"
             ) from None
         about = (header.get("identity"), header.get("index"), header.get("first"))
-        stride, offered = header.get("stride"), header.get("offered")
         sized = all(array.ndim >= 2 for array in arrays.values())
-        if about != (self._name, i, self.draws) or type(stride) is not int or not sized:
+        if about != (self._name, i, self.draws) or not sized:
             raise CheckpointError(f"{path}: belongs to another fit, or to another place in it")
-        part = Part(arrays, stride, offered if type(offered) is int else None)
-        if part.size != header.get("count") or part.size < 1:
+        count, thinned = header.get("count"), (header.get("stride", 1), header.get("offered"))
+        part = Part(arrays, *thinned)
+        if part.size != count or part.size < 1:
             raise CheckpointError(
-                f"{path}: holds {part.size} draws where it counts {header.get('count')}"
+                f"{path}: holds {part.size} draws where it counts {shortened(count)}"
             )
+        if not _is_thinned_so(part, first=i == 0):
+            raise CheckpointError(f"{path}: its stride or what it was offered is not possible")
         self.parts, self.draws = i + 1, self.draws + part.size
         return part
 
@@ -199,14 +205,21 @@ class Checkpoints:
         return self.directory / f"draws-{i:06d}.safetensors"
 
 
-def _warn_of_arithmetic(path: Path, before: Any) -> None:
+def _is_thinned_so(part: Part, first: bool) -> bool:
+    """Whether these may be all of some draws, or the first ones, what an earlier fit kept."""
+    if part.offered is None:
+        return part.stride == 1
+    whole = type(part.stride) is int and type(part.offered) is int and part.stride > 0
+    return first and whole and part.size == -(-part.offered // part.stride)
+
+
+def _warn_of_arithmetic(path: Path, moved: list[str]) -> None:
     """The fit is the same one, and its last digits need not be: the user decides."""
-    if isinstance(before, dict) and (other := machine.differences(before, arithmetic())):
-        warnings.warn(
-            f"{path}: was begun with other arithmetic ({shortened('; '.join(other))}); the fit "
-            "goes on, and its last digits are not those of a fit without interruption",
-            UserWarning, stacklevel=2,
-        )  # fmt: skip
+    warnings.warn(
+        f"{path}: was begun with other arithmetic ({shortened('; '.join(moved))}); the fit "
+        "goes on, and its last digits are not those of a fit without interruption",
+        UserWarning, stacklevel=2,
+    )  # fmt: skip
 
 
 def _told(other: dict[str, tuple[Any, Any]]) -> str:

@@ -11,10 +11,12 @@ from jaxtyping import PyTree
 
 from .._util.tree import to_host
 from ..errors import CheckpointError
-from ..files.container import pack, refuse_not_finite, unpack
+from ..files.container import pack, refuse_not_finite, shortened, unpack
 from ..infer.base import Draw, History, Phase
 from .checkpoint import Part, Stored
 from .retained import RetainedDraws
+
+KINDS = {"phase": int, "step": int, "waited": int, "stopped": bool}  # of a header's entries
 
 
 class Report(NamedTuple):
@@ -114,15 +116,17 @@ def restore(
     arrays, header, parts = stored
     at = Position(draw_bytes)
     try:
-        at.phase, at.step = int(header["phase"]), int(header["step"])
-        at.waited, best = int(header["waited"]), header["best_nll"]
+        for name, kind in KINDS.items():
+            if type(header[name]) is not kind:
+                raise TypeError(f"{name} must be {kind.__name__}")
+        at.phase, at.step = header["phase"], header["step"]
+        at.waited, best = header["waited"], header["best_nll"]
         at.best_nll = float("inf") if best is None else float(best)
-        at.stopped = bool(header["stopped"])
+        at.stopped = header["stopped"]
         at.taken = [int(steps) for steps in header.get("taken", [])]
         if at.phase < 0 or at.step < 0:
             raise IndexError(f"phase {at.phase}, step {at.step}")
-        states = ("state/", "best/", "draws/")
-        held = {name: array for name, array in arrays.items() if name.startswith(states)}
+        held = {n: array for n, array in arrays.items() if n.startswith(("state/", "best/"))}
         refuse_not_finite(held, least=-np.inf)  # of logarithms
         template = state_template(at.phase)
         at.state = unpack(template, arrays, "state")
@@ -132,13 +136,17 @@ def restore(
             phase, step = map(int, header["earlier"])
             old = unpack(state_template(phase), arrays, "earlier")
             at.earlier = Earlier(phase, step, to_host(old))
-        at.record({name: arrays[f"history/{name}"] for name in header["history"]})
+        terms = {name: arrays[f"history/{name}"] for name in header["history"]}
+        _check_history(terms, at.step if header["identity"]["resumed"] is None else None)
+        at.record(terms)
         at.report(
             {n: (arrays[f"report_steps/{n}"], arrays[f"reports/{n}"]) for n in header["reports"]}
         )
         if parts:
             draw = draw_template(at.phase)
             for part in parts:
+                weights = {n: a for n, a in part.arrays.items() if ".stats" not in n}
+                refuse_not_finite(weights)
                 refuse_not_finite(part.arrays, least=-np.inf)
                 at.draws.add(_unpack_draws(draw, part), part.stride, part.offered)
     except CheckpointError as error:
@@ -146,6 +154,24 @@ def restore(
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise CheckpointError(f"{path}: incomplete ({error!r})") from error
     return at
+
+
+def _check_history(terms: History, steps: int | None) -> None:
+    """Refuse a history that has not one number for each step, as far as they are known.
+
+    Names of earlier phases begin with a title and a slash; those that look at held-out data have
+    one number a look.
+    """
+    lengths: dict[tuple[str, bool], set[int]] = {}
+    for name, values in terms.items():
+        title, _, term = name.rpartition("/")
+        lengths.setdefault((title, term.startswith("validation_")), set()).add(len(values))
+        finite = np.isfinite(values) | term.startswith("validation_")
+        if values.ndim != 1 or not finite.all():
+            raise CheckpointError(f"the history of {shortened(name)} is no list of numbers")
+    now = lengths.get(("", False), set())
+    if any(len(found) > 1 for found in lengths.values()) or (now and steps not in (None, *now)):
+        raise CheckpointError("its history is not as long as the fit")
 
 
 def _unpack_draws(template: PyTree, part: Part) -> Draw:
