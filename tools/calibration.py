@@ -39,6 +39,10 @@ Three kinds of comparison are made:
   any value above the bound is fine.
 - **A sum by hand** over all states of discrete weights.
 
+Each method has settings with which it converges on this problem, in `tests/test_calibration.py`:
+more steps, samples or chains than the defaults where those were not enough. So the figures say
+what a method arrives at, and not how quickly. There is one seed.
+
 Methods that approximate are not right in general, even if they reach what they look for. Bayes by
 Backprop and IVON find the best *independent* Gaussians. Dropout has a distribution of its own. A
 deep ensemble is a sample of the posterior only with anchors and noisy targets, and then only for
