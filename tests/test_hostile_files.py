@@ -100,7 +100,7 @@ def test_what_may_be_infinite_stays(tmp_path):
             if name.startswith(("history/", "array/stats", "array/khat")):
                 arrays[name] = np.array(arrays[name])
                 if arrays[name].dtype.kind == "f":
-                    arrays[name].flat[0] = np.nan
+                    arrays[name].flat[0] = -np.inf if "log_weight" in name else np.nan
         arrays["array/log_weights"] = np.array(arrays["array/log_weights"])
         arrays["array/log_weights"].flat[0] = -np.inf
 

@@ -232,6 +232,7 @@ class Learner:
             x, y, _ = unpack((named.get("", named), arrays["y"]))
             check_finite("x", x)
             check_finite("y", y)
+            model.check(x, y)
         learner = cls(model, method, x, y, posterior=posterior, **options)
         learner.rounds = int(arrays["rounds"])
         return learner

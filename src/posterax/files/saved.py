@@ -43,7 +43,8 @@ _POSTERIORS = by_name(
     *("PriorPosterior", "Radial", "WeightedDraws"),
 )
 # parts that tell of a fit, whatever it met on its way; and logarithms of what may be 0
-_ANYTHING, _LOGARITHMS = ("stats", "path", "khat"), ("log_probs", "log_weights")
+_ANYTHING = ("stats", "path", "khat")
+_LOGARITHMS = ("log_probs", "log_weights", "stats.log_weight")
 _NUMBERS = ("units",)  # parts that are whole numbers; others are real
 # what makes more of a posterior where the header has such an entry: imported when it is needed,
 # since it stands above this room
@@ -225,12 +226,12 @@ def restore(node: Any, arrays: Arrays, model: Model, name: str) -> Any:
     """A part of a posterior from JSON and arrays; ``name`` is the posterior's for it."""
     if "value" in node:
         value = field(node, "value", bool, int, float, str, type(None))
-        if isinstance(value, float) and name not in _ANYTHING:
+        if isinstance(value, float) and not _tells_of_a_fit(name):
             refuse_not_finite({name: value})
         return value
     if "dict" in node:
         parts = field(node, "dict", dict)
-        return {inner: restore(part, arrays, model, name) for inner, part in parts.items()}
+        return {n: restore(part, arrays, model, f"{name}.{n}") for n, part in parts.items()}
     if "array" in node:
         return _array(f"array/{field(node, 'array', str)}", arrays, name)
     if "bayesian" in node:
@@ -240,12 +241,16 @@ def restore(node: Any, arrays: Arrays, model: Model, name: str) -> Any:
     return like(model.parameters, arrays, node["parameters"])
 
 
+def _tells_of_a_fit(name: str) -> bool:
+    return name.partition(".")[0] in _ANYTHING and name not in _LOGARITHMS
+
+
 def _array(place: str, arrays: Arrays, name: str) -> jax.Array:
     """An array of the posterior's part ``name``."""
     array = jnp.asarray(arrays[place])
-    if name in _ANYTHING:
+    if _tells_of_a_fit(name):
         return array
-    kind = jnp.integer if name in _NUMBERS else jnp.floating
+    kind = jnp.integer if name.partition(".")[0] in _NUMBERS else jnp.floating
     if not jnp.issubdtype(array.dtype, kind):
         raise CheckpointError(f"{place} is of type {array.dtype}, where {kind.__name__} belongs")
     refuse_not_finite({place: array}, least=-np.inf if name in _LOGARITHMS else np.nan)

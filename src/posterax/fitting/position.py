@@ -126,8 +126,7 @@ def restore(
         at.taken = [int(steps) for steps in header.get("taken", [])]
         if at.phase < 0 or at.step < 0:
             raise IndexError(f"phase {at.phase}, step {at.step}")
-        held = {n: array for n, array in arrays.items() if n.startswith(("state/", "best/"))}
-        refuse_not_finite(held, least=-np.inf)  # of logarithms
+        _refuse_not_finite({n: a for n, a in arrays.items() if n.startswith(("state/", "best/"))})
         template = state_template(at.phase)
         at.state = unpack(template, arrays, "state")
         if header["best"]:
@@ -136,6 +135,9 @@ def restore(
             phase, step = map(int, header["earlier"])
             old = unpack(state_template(phase), arrays, "earlier")
             at.earlier = Earlier(phase, step, to_host(old))
+        named = [name for name in arrays if name.startswith("history/")]
+        if sorted(named) != sorted(f"history/{name}" for name in header["history"]):
+            raise ValueError("its history is not complete")
         terms = {name: arrays[f"history/{name}"] for name in header["history"]}
         _check_history(terms, at.step if header["identity"]["resumed"] is None else None)
         at.record(terms)
@@ -145,15 +147,20 @@ def restore(
         if parts:
             draw = draw_template(at.phase)
             for part in parts:
-                weights = {n: a for n, a in part.arrays.items() if ".stats" not in n}
-                refuse_not_finite(weights)
-                refuse_not_finite(part.arrays, least=-np.inf)
+                _refuse_not_finite(part.arrays)
                 at.draws.add(_unpack_draws(draw, part), part.stride, part.offered)
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from error
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
-        raise CheckpointError(f"{path}: incomplete ({error!r})") from error
+        raise CheckpointError(f"{path}: incomplete ({shortened(repr(error))})") from error
     return at
+
+
+def _refuse_not_finite(arrays: dict[str, np.ndarray]) -> None:
+    """Refuse NaN and infinities; −∞ is the logarithm of 0 where a name says so."""
+    logarithms = {n: a for n, a in arrays.items() if "log_" in n or n.endswith("/best")}
+    refuse_not_finite(logarithms, least=-np.inf)
+    refuse_not_finite({n: a for n, a in arrays.items() if n not in logarithms})
 
 
 def _check_history(terms: History, steps: int | None) -> None:
