@@ -120,7 +120,8 @@ def unsound(path: Path, change: list[Any]) -> bool:
     name = name_of(arrays or {}, change[1])
     array = (arrays or {}).get(name, np.zeros(0))
     tells = ("history/", "report", "array/stats", "array/khat", "array/path")
-    of_the_course = name.startswith(tells) and not name.endswith("log_weight")
+    logarithm = name == "array/stats.log_weight"  # of which −∞ is that of 0
+    of_the_course = name.startswith(tells) and (not logarithm or change[2] == "-inf")
     return not of_the_course and array.dtype.kind == "f" and array.size > 0
 
 

@@ -152,6 +152,7 @@ def rows_to_score(
     classes: ArrayLike | None,
 ) -> Parts:
     """Rows of another table with targets as the fitted ones: labels of ``classes``, or numbers."""
+    column_name(list(frame.columns), target, f"{path}, --target")
     parts = split_target(frame, target, weight=weight, scoring=True)
     if classes is not None:
         return replace(parts, y=as_labels(parts.y, classes))
