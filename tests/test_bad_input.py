@@ -455,6 +455,8 @@ def sample(path, *, y=Y, key=0, chains=2, prior=None, likelihood=None, thin=1):
     method = px.ImportanceSampling(chains)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*candidates count")  # a few are enough for a file
+        # what is made for a whole module is made with all of the compiler's optimisations
+        warnings.filterwarnings("ignore", ".*other arithmetic")
         return px.fit(model, (X, y), method, steps=4, key=key, checkpoint=path, thin=thin)
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import os
 import subprocess
 import sys
 import types
@@ -256,7 +257,7 @@ def test_another_process_finds_the_same():
     """Whatever the seed of Python's hashes."""
     found = {
         subprocess.run(
-            [sys.executable, "-c", SCRIPT], env={"PYTHONHASHSEED": str(seed)},
+            [sys.executable, "-c", SCRIPT], env=os.environ | {"PYTHONHASHSEED": str(seed)},
             capture_output=True, text=True, check=True,
         ).stdout
         for seed in (1, 2)

@@ -78,6 +78,7 @@ def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
         >>> differences({"device": "cpu", "threads": 2}, {"device": "cpu", "threads": 8})
         ['threads: 2 before, 8 now']
     """
+    before, now = _flat(before), _flat(now)
     names = sorted({*before, *now})
     pairs = [(name, before.get(name), now.get(name)) for name in names]
     return [
@@ -85,6 +86,12 @@ def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
         for name, old, new in pairs
         if old != new
     ]
+
+
+def _flat(found: dict[str, Any]) -> dict[str, Any]:
+    """Settings by their own names beside the others."""
+    settings = found.get("settings")
+    return {**found, **settings, "settings": None} if isinstance(settings, dict) else found
 
 
 def fix_threads(threads: int = 1) -> None:
