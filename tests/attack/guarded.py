@@ -16,7 +16,8 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 SECONDS, MEMORY = 10.0, 2**30  # of one case, the promise
 PATIENCE = 180.0  # after which a silent child is ended, whatever else the machine has to do
-RESERVE = 8 * 2**30  # addresses a child may take beyond those of JAX, for the machine's sake
+# addresses a child may take beyond those of JAX, for the machine's sake; threads take some by core
+RESERVE = (8 + (os.cpu_count() or 1)) * 2**30
 
 
 class Guarded:
