@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import logging
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import optax
+import pandas as pd
 import pytest
 
 import posterax as px
@@ -284,6 +286,7 @@ def adder(n):
     return add
 
 
+FRAME = pd.DataFrame({"a": [1.0, 2.0], "c": ["x", "y"]}, index=[3, 4])
 PAIRS = {
     "numbers": (1, 1.0),
     "arrays": (np.ones(3), np.ones((3, 1))),
@@ -299,6 +302,12 @@ PAIRS = {
     "keys": (jax.random.key(0), jax.random.key(1)),
     "distributions": (dist.Normal(0, 1), dist.Normal(0, 2)),
     "text": ("a", b"a"),
+    "frames": (FRAME, FRAME.assign(a=[1.0, 3.0])),
+    "names of columns": (FRAME, FRAME.rename(columns={"a": "b"})),
+    "names of rows": (FRAME, FRAME.set_index(pd.Index([3, 5]))),
+    "a number for a name": (FRAME["a"].rename(1), FRAME["a"].rename(2)),
+    "series": (FRAME["a"], FRAME["a"][::-1]),
+    "what closes over a frame": (lambda x: x + FRAME["a"].std(), lambda x: x - FRAME["a"].std()),
     "nothing but code": (Empty(), Own),
     "code": (lambda x: x.sum(), lambda x: x.mean()),
 }
@@ -308,6 +317,13 @@ PAIRS = {
 def test_different_things_differ(name):
     one, two = PAIRS[name]
     assert identify(one) == identify(one) != identify(two)
+
+
+def test_what_was_logged_changes_nothing():
+    logger = logging.getLogger("test_identity")
+    before = identify(logger)
+    logger.debug("it remembers that this is not shown")
+    assert identify(logger) == before != identify(logging.getLogger("another"))
 
 
 def test_a_thing_that_holds_itself_is_looked_at_once():

@@ -10,6 +10,7 @@ import dis
 import enum
 import functools
 import hashlib
+import logging
 import sys
 import types
 from collections.abc import Iterator
@@ -181,6 +182,8 @@ class _Walk:
             yield self.digest(getattr(value, "__self__", None), name)
         elif (children := _registered(value)) is not None:
             yield from self.all(children, name)
+        elif hasattr(type(value), "__array__"):  # a data frame, a series, an index
+            yield from self.all(_table(value), name)
         elif (fields := _fields(value)) or hasattr(value, "__dict__"):
             yield from self.all(sorted(fields.items()), name)
         elif " at 0x" not in (text := repr(value)).lower():  # else there is more than it shows
@@ -227,6 +230,8 @@ def _several(value: Any) -> list[tuple[Any, Any]] | None:
             inside = [("node", value.node_data()), *enumerate(value.children())]
         case types.ModuleType():
             inside = [("name", value.__name__)]
+        case logging.Logger():  # it remembers what was logged, which changes nothing
+            inside = [("name", value.name)]
         case np.dtype() | enum.Enum() | PurePath() | range() | slice() | types.EllipsisType():
             inside = [("repr", repr(value))]
         case _:
@@ -243,6 +248,15 @@ def _registered(value: Any) -> list[tuple[Any, Any]] | None:
     except ValueError:
         return None
     return None if flat is None else [("and", flat[1]), *enumerate(flat[0])]
+
+
+def _table(value: Any) -> Iterator[tuple[str, Any]]:
+    """The numbers of a table and the names of its rows and columns."""
+    yield "values", np.asarray(value)
+    yield "name", getattr(value, "name", None)
+    for labels in ("columns", "index"):
+        if hasattr(getattr(value, labels, None), "__array__"):
+            yield labels, np.asarray(getattr(value, labels))
 
 
 def _fields(value: Any) -> dict[str, Any]:
