@@ -23,6 +23,11 @@ def _zero_or_more(name: str, value: float) -> None:
         raise ValueError(f"{name} must be 0 or more, got {value!r}")
 
 
+def _rate(name: str, value: Any) -> None:
+    if not callable(value):
+        above_zero(name, value)
+
+
 def _true_or_false(name: str, value: object) -> None:
     if not isinstance(value, bool):
         raise ValueError(f"{name} must be True or False, got {value!r}")
@@ -37,6 +42,7 @@ def _transformation(name: str, value: object) -> None:
 
 
 Positive = Annotated[float, above_zero]
+Rate = Annotated[float, _rate]  # a number, or an optax schedule: a function of the step
 ZeroOrMore = Annotated[float, _zero_or_more]
 Fraction = Annotated[float, fraction]
 FractionOrZero = Annotated[float, partial(fraction, zero=True)]
@@ -47,7 +53,7 @@ CountOrZero = Annotated[int, partial(whole_number, least=0), "traced"]
 Copies = Annotated[int, whole_number, "copies"]  # so many networks are held at once
 Runs = Annotated[int, whole_number, "runs"]  # so many are made, one after another
 Flag = Annotated[bool, _true_or_false]
-Schedule = Literal["cosine", "constant"]
+Schedule = Literal["hold", "cosine", "constant"]
 Optimizer = Annotated[optax.GradientTransformation | None, _transformation]
 
 

@@ -10,14 +10,25 @@ bounds and gradients share a general one (``reparameterized``).
 
 from typing import Literal
 
+import equinox as eqx
 import jax
 
 from ...model import Model
 from ...priors import is_flat, is_prior
 from ..base import Method, Needs, Phase, Plan, with_arrays
 from ..objective import is_elementwise, need_prior
-from ..settings import Copies, Optimizer, Positive, Runs, Schedule, ZeroOrMore, check_settings
+from ..settings import (
+    Copies,
+    Optimizer,
+    Positive,
+    Rate,
+    Runs,
+    Schedule,
+    ZeroOrMore,
+    check_settings,
+)
 from .elbo import KLWeights
+from .estimators import has_local
 from .mean_field import VariationalPhase
 from .reparameterized import DISCRETE, FamilyPhase, make_family
 
@@ -46,7 +57,9 @@ class BayesByBackprop(Method):
         estimator: how the likelihood's gradient is sampled. ``"weight"``: one weight sample for
             the whole batch (the paper's); ``"local"``: pre-activations are sampled, example by
             example, with less variance; ``"flipout"``: weight samples decorrelated between
-            examples by signs. The last two are for the mean-field ELBO and its total gradient.
+            examples by signs; ``"auto"``: local where it is exact, for weights that are used once
+            in a product whose rows are the examples, and a weight sample elsewhere. All but
+            ``"weight"`` are for the mean-field ELBO and its total gradient.
         samples: weight samples per step.
         antithetic: use ε and −ε in pairs (``samples`` even).
         kl: ``"auto"``, closed form where there is one and Monte Carlo otherwise; or
@@ -56,8 +69,11 @@ class BayesByBackprop(Method):
         temperature: weight of the KL; 1 is the posterior, below 1 a colder one.
         kl_warmup: epochs over which the KL's weight grows from 0.
         initial_rho: where ρ starts, σ = softplus(ρ); or ``"prior"``, at the prior's deviation.
-        learning_rate: the step size of Adam.
-        schedule: ``"cosine"`` (the rate falls to zero over the fit) or ``"constant"``.
+        learning_rate: the step size of Adam for the means, or an optax schedule.
+        rho_rate: how many times as fast the deviations' ρ moves: Adam moves no number by more than
+            about its rate in a step, and from where ρ starts to the prior's is a long way.
+        schedule: ``"hold"`` (the rate stays for half of the steps, and then falls to zero in a
+            straight line), ``"cosine"`` (it falls from the start) or ``"constant"``.
         optimizer: any optax transformation instead of Adam; it sees the tree {mu, rho}, with
             ``lower`` of a full and ``factor`` of a low-rank family.
 
@@ -70,17 +86,21 @@ class BayesByBackprop(Method):
         >>> model = px.Model(network, prior, px.likelihoods.Gaussian(noise=0.1))
         >>> posterior = px.fit(model, (x, x**2), px.BayesByBackprop(samples=2), epochs=3, key=0)
         >>> sorted(posterior.history)
-        ['kl', 'nll']
+        ['kl', 'log_sigma', 'log_sigma_spread', 'nll']
         >>> method = px.BayesByBackprop(family="full", gradient="sticking_the_landing")
         >>> px.fit(model, (x, x**2), method, epochs=3, key=0).covariance().shape
         (49, 49)
 
     Reference:
         Blundell, Cornebise, Kavukcuoglu and Wierstra, *Weight uncertainty in neural networks*,
-        ICML 2015. The KL is in closed form here where the paper samples it.
+        ICML 2015. Departures by default: the KL is in closed form, pre-activations are sampled
+        (Kingma, Salimans and Welling, *Variational dropout and the local reparameterization
+        trick*, NeurIPS 2015), and ρ has a rate of its own. The algorithm as published is
+        ``BayesByBackprop(estimator="weight", kl="monte_carlo", kl_weights="blundell",
+        optimizer=optax.sgd(1e-3))``.
     """
 
-    estimator: Literal["weight", "local", "flipout"] = "weight"
+    estimator: Literal["auto", "weight", "local", "flipout"] = "auto"
     samples: Runs = 1
     antithetic: bool = False
     kl: Literal["auto", "monte_carlo"] = "auto"
@@ -88,13 +108,14 @@ class BayesByBackprop(Method):
     temperature: ZeroOrMore = 1.0
     kl_warmup: ZeroOrMore = 0.0
     initial_rho: float | Literal["prior"] = -5.0
-    learning_rate: Positive = 1e-3
-    schedule: Schedule = "cosine"
+    learning_rate: Rate = 1e-2
+    schedule: Schedule = "hold"
     optimizer: Optimizer = None
     family: Literal["mean_field", "full", "low_rank", "radial"] = "mean_field"
     rank: Copies | None = None
     objective: Literal["elbo", "iwae"] = "elbo"
     gradient: Literal["total", "sticking_the_landing"] = "total"
+    rho_rate: Positive = 3.0
 
     def __check_init__(self) -> None:
         if self.family in DISCRETE:
@@ -107,7 +128,7 @@ class BayesByBackprop(Method):
             raise ValueError(f"antithetic pairs need an even number of samples, got {self.samples}")
         if self.rank is not None and self.family != "low_rank":
             raise ValueError(f"rank={self.rank} is for family='low_rank', got {self.family!r}")
-        if self.estimator != "weight" and not self.shifts_and_scales:
+        if self.estimator not in ("auto", "weight") and not self.shifts_and_scales:
             raise ValueError(
                 f"estimator={self.estimator!r} is for family='mean_field', objective='elbo' and "
                 "gradient='total'; use estimator='weight'"
@@ -146,6 +167,8 @@ class BayesByBackprop(Method):
                         "from; give initial_rho a number, or use a Gaussian prior"
                     )
         method = with_arrays(self, model)
+        if self.estimator == "auto" and not has_local(model, plan.inputs):
+            method = eqx.tree_at(lambda m: m.estimator, method, "weight")  # the faster program
         if self.shifts_and_scales:
             return [VariationalPhase(model, plan, method)]
         family = make_family(self.family, self.rank or _RANK)

@@ -6,10 +6,12 @@ Per data point, a step on minibatch i of M minimises
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax.typing import ArrayLike
 from jaxtyping import PyTree
 
@@ -19,7 +21,9 @@ from ...model import Parameters
 from ...priors import Prior, is_flat, is_prior
 from ...priors.base import LOG_2PI
 from ..base import History, Start
-from ..objective import DescentPhase
+from ..objective import DescentPhase, adam, rate_at
+
+B2 = 0.995  # of Adam: deviations begin small, and gradients of those days have to be forgotten
 
 KLWeights = Literal["uniform", "blundell"] | Callable[..., jax.Array]
 
@@ -91,10 +95,26 @@ def start_moments(start: Start) -> tuple[Parameters, Parameters]:
     return start.parameters, jax.tree.map(jnp.zeros_like, start.parameters)
 
 
+def deviations_report(sigma: PyTree) -> dict[str, jax.Array]:
+    """Mean and spread of log σ over all weights: whether deviations have left their start."""
+    logs = [jnp.log(s) for s in jax.tree.leaves(sigma)]
+    count = sum(a.size for a in logs)
+    mean = sum(jnp.sum(a) for a in logs) / count
+    spread = sum(jnp.sum(jnp.square(a - mean)) for a in logs) / count
+    return {"log_sigma": mean, "log_sigma_spread": jnp.sqrt(spread)}
+
+
 class ElboPhase(DescentPhase):
     """Gradient descent on minus a bound on the evidence, per data point."""
 
     title: ClassVar[str] = "Bayes by Backprop"
+
+    def _optimizer(self) -> optax.GradientTransformation:
+        method = self.method
+        if method.optimizer is not None or not hasattr(method, "rho_rate"):
+            return super()._optimizer()
+        rate = partial(rate_at, method.learning_rate, method.schedule, self.plan)
+        return adam(rate, b2=B2, faster={"rho": method.rho_rate})
 
     def _first_rho(self, prior: Prior, std: jax.Array, stretch: float = 1.0) -> jax.Array | None:
         """From the start's deviations where it has some; ``None`` for what is to be a point.

@@ -6,6 +6,8 @@ unchanged, and the estimator is a rule for what a product with it gives:
 - **local** (Kingma, Salimans and Welling 2015): the product of x with independent Gaussian
   weights is Gaussian, so sample it instead, with noise of its own for every output:
   x·w ~ N(x·mean, x²·std²);
+- **auto**: local where that is exact, in products whose rows are the examples; elsewhere a weight
+  sample;
 - **flipout** (Wen et al. 2018): one shared perturbation, decorrelated between examples by random
   signs: x·mean + ((x ∘ s)·(std ∘ ε)) ∘ r.
 
@@ -42,7 +44,7 @@ from ..._util.jax_names import ShapedArray
 from ..._util.noise import standard_normal
 from ...model import Model, Parameters
 from ...program.random_weights import RandomArray, run
-from ...program.reuse import PRODUCT
+from ...program.reuse import PRODUCT, find_uses
 
 
 class GaussianArray(RandomArray):
@@ -53,6 +55,7 @@ class GaussianArray(RandomArray):
     key: jax.Array
     sign: jax.Array  # −1 for the second of an antithetic pair
     rule: str = eqx.field(static=True)
+    rows: int = eqx.field(static=True)  # examples in the batch
 
     def aval(self) -> ShapedArray:
         return ShapedArray(self.mean.shape, self.mean.dtype)
@@ -62,15 +65,16 @@ class GaussianArray(RandomArray):
         return self.mean + self.std * _normal(self, self.mean)
 
     def map(self, function: Callable[[jax.Array], jax.Array]) -> "GaussianArray":
-        return GaussianArray(
-            function(self.mean), function(self.std), self.key, self.sign, self.rule
-        )
+        mean, std = function(self.mean), function(self.std)
+        return GaussianArray(mean, std, self.key, self.sign, self.rule, self.rows)
 
     def product(
         self, x: jax.Array, multiply: Callable, inside: tuple[int, ...], outside: Callable
     ) -> jax.Array:
+        if self.rule == "auto" and not _meets_examples(jnp.shape(x), inside, self.rows):
+            return multiply(self.materialise(), x)
         mean = multiply(self.mean, x)
-        if self.rule == "local":
+        if self.rule in ("auto", "local"):
             variance = multiply(jnp.square(self.std), jnp.square(x))
             positive = variance > 0  # the root has no derivative at 0, where x is all zero
             std = jnp.where(positive, jnp.sqrt(jnp.where(positive, variance, 1)), 0)
@@ -85,6 +89,47 @@ class GaussianArray(RandomArray):
 
 def _normal(w: GaussianArray, like: jax.Array) -> jax.Array:
     return w.sign.astype(like.dtype) * standard_normal(w.key, like.shape, like.dtype)
+
+
+def _meets_examples(shape: tuple[int, ...], inside: tuple[int, ...], rows: int) -> bool:
+    """Whether a product's factor of this shape has the examples for its rows, and nothing else."""
+    return len(shape) == 2 and inside == shape and rows in shape
+
+
+def has_local(model: Model, inputs: PyTree) -> bool:
+    """Whether any weight of a network meets examples alone, so that local noise is exact for it.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import posterax as px
+        >>> from posterax.infer.variational.estimators import has_local
+        >>> likelihood = px.likelihoods.Gaussian(0.1)
+        >>> line = {"w": jnp.ones((2, 1))}, lambda p, x: x @ p["w"]
+        >>> has_local(px.Model(line, likelihood=likelihood), jnp.ones((5, 2)))
+        True
+        >>> steps = {"w": jnp.ones((2, 1))}, lambda p, x: (x @ p["w"]).sum(1)
+        >>> has_local(px.Model(steps, likelihood=likelihood), jnp.ones((5, 7, 2)))
+        False
+    """
+    model, _ = model.unfolded()
+    weights, state = model.parameters.network, model.network.state
+
+    def network(weights: PyTree, x: PyTree, state: PyTree) -> PyTree:
+        # keys only matter for what is random, and not for how weights are used
+        key = jax.random.key(0)
+        return model.apply(Parameters(weights, None), state, x, key, training=True)
+
+    program = jax.make_jaxpr(network)(weights, inputs, state)
+    rows = jax.tree.leaves(inputs)[0].shape[0]
+    found = find_uses(program, len(jax.tree.leaves(weights)), len(jax.tree.leaves(inputs)))
+    for own in found:
+        if len(own) != 1 or own[0].kind != PRODUCT:
+            continue
+        eqn: Any = own[0].eqn
+        shape = eqn.invars[1 - own[0].position].aval.shape
+        if eqn.primitive.name == "dot_general" and _meets_examples(shape, shape, rows):
+            return True
+    return False
 
 
 def forward(
@@ -104,7 +149,7 @@ def forward(
 
     Args:
         model: the model.
-        rule: ``"local"`` or ``"flipout"``.
+        rule: ``"auto"``, ``"local"`` or ``"flipout"``.
         mu: means.
         sigma: deviations, ``None`` for points.
         state: the network's state.
@@ -132,11 +177,12 @@ def forward(
     treedef: Any = jax.tree.structure(mu)
     stds = treedef.flatten_up_to(sigma)
     keys = jax.random.split(noise, len(stds))
+    rows = jax.tree.leaves(x)[0].shape[0]
 
     def draw(i: int, mean: jax.Array, use: str) -> PyTree:
         if stds[i] is None:
             return mean
-        w = GaussianArray(mean, stds[i], keys[i], sign, rule)
+        w = GaussianArray(mean, stds[i], keys[i], sign, rule, rows)
         return w if use == PRODUCT else w.materialise()
 
     def network(weights: PyTree, x: PyTree, state: PyTree) -> PyTree:

@@ -21,7 +21,7 @@ from ...posteriors import MeanFieldGaussian, Posterior
 from ...priors import Prior, is_prior
 from ..base import Draw, Info, Start
 from ..objective import batch_nll, mean_nll
-from .elbo import ElboPhase, mean_field_kl, mean_state, start_moments
+from .elbo import ElboPhase, deviations_report, mean_field_kl, mean_state, start_moments
 from .estimators import forward
 
 
@@ -73,7 +73,8 @@ class VariationalPhase(ElboPhase):
 
     def report(self, state: VariationalState, key: jax.Array) -> dict[str, jax.Array]:
         w = self._draw_weights(state, self._sample_keys(key)[0], jnp.ones(()))[0]
-        return {"kl": self.kl(state, w) / self.plan.total.astype(dtype_of(w))}
+        kl = self.kl(state, w) / self.plan.total.astype(dtype_of(w))
+        return {"kl": kl} | deviations_report(jax.tree.map(softplus, state.rho))
 
     def _mean_gradient(
         self, state: VariationalState, batch: Batch, keys: jax.Array, signs: PyTree, scales: PyTree

@@ -37,7 +37,7 @@ from ...priors import Gaussian, Hierarchical, Prior, is_flat, is_prior
 from ...priors.base import LOG_2PI
 from ..base import Draw, Info, Start
 from ..objective import batch_nll, mean_nll
-from .elbo import ElboPhase, mean_state, start_moments
+from .elbo import ElboPhase, deviations_report, mean_state, start_moments
 
 NETWORK = 2**31 - 2  # number of the network's own key among those of a sample, no array's
 
@@ -204,7 +204,8 @@ class FamilyPhase(ElboPhase):
         q = self._distribution(state.variational)
         w = q.parameters(Signed(self._sample_keys(key)[0], jnp.ones(())))
         kl = self.kl(q, q, w, sampled=self.method.kl == "monte_carlo")
-        return {"kl": kl / self.plan.total.astype(dtype_of(w))}
+        sigma = jax.tree.map(softplus, state.variational["rho"])
+        return {"kl": kl / self.plan.total.astype(dtype_of(w))} | deviations_report(sigma)
 
     def _distribution(self, variational: Variational, state: PyTree = None) -> Symmetric:
         return self.family.distribution((self.model, state, self.plan.targets), variational)
