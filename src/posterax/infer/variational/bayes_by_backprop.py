@@ -10,7 +10,6 @@ bounds and gradients share a general one (``reparameterized``).
 
 from typing import Literal
 
-import equinox as eqx
 import jax
 
 from ...model import Model
@@ -28,7 +27,7 @@ from ..settings import (
     check_settings,
 )
 from .elbo import KLWeights
-from .estimators import has_local
+from .estimators import Estimator, settled
 from .mean_field import VariationalPhase
 from .reparameterized import DISCRETE, FamilyPhase, make_family
 
@@ -100,7 +99,7 @@ class BayesByBackprop(Method):
         optimizer=optax.sgd(1e-3))``.
     """
 
-    estimator: Literal["auto", "weight", "local", "flipout"] = "auto"
+    estimator: Estimator = "auto"
     samples: Runs = 1
     antithetic: bool = False
     kl: Literal["auto", "monte_carlo"] = "auto"
@@ -166,9 +165,7 @@ class BayesByBackprop(Method):
                         f"initial_rho='prior': {type(prior).__name__} has no deviation to start "
                         "from; give initial_rho a number, or use a Gaussian prior"
                     )
-        method = with_arrays(self, model)
-        if self.estimator == "auto" and not has_local(model, plan.inputs):
-            method = eqx.tree_at(lambda m: m.estimator, method, "weight")  # the faster program
+        method = settled(with_arrays(self, model), model, plan)
         if self.shifts_and_scales:
             return [VariationalPhase(model, plan, method)]
         family = make_family(self.family, self.rank or _RANK)

@@ -22,6 +22,7 @@ from ...priors import Prior, is_flat, is_prior
 from ...priors.base import LOG_2PI
 from ..base import History, Start
 from ..objective import DescentPhase, adam, rate_at
+from .averaging import Average, averaged, best_of, no_average
 
 B2 = 0.995  # of Adam: deviations begin small, and gradients of those days have to be forgotten
 
@@ -115,6 +116,23 @@ class ElboPhase(DescentPhase):
             return super()._optimizer()
         rate = partial(rate_at, method.learning_rate, method.schedule, self.plan)
         return adam(rate, b2=B2, faster={"rho": method.rho_rate})
+
+    # -- the mean of the last iterates, where rates hold and then fall
+
+    def _no_average(self, variational: PyTree) -> Average | None:
+        method = self.method
+        own = method.optimizer is not None or callable(method.learning_rate)
+        return None if own or method.schedule != "hold" else no_average(variational)
+
+    def _averaged(
+        self, before: Average | None, variational: PyTree, step: jax.Array
+    ) -> Average | None:
+        return None if before is None else averaged(before, variational, step, self.plan)
+
+    def _last(self, average: Average | None, variational: PyTree) -> PyTree:
+        return variational if average is None else best_of(average, variational)
+
+    # -- where it starts, and what a step is made of
 
     def _first_rho(self, prior: Prior, std: jax.Array, stretch: float = 1.0) -> jax.Array | None:
         """From the start's deviations where it has some; ``None`` for what is to be a point.

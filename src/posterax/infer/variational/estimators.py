@@ -33,7 +33,7 @@ pixels of an image, the steps of a series.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 import equinox as eqx
 import jax
@@ -42,9 +42,21 @@ from jaxtyping import PyTree
 
 from ..._util.jax_names import ShapedArray
 from ..._util.noise import standard_normal
+from ...data import Batch
 from ...model import Model, Parameters
 from ...program.random_weights import RandomArray, run
 from ...program.reuse import PRODUCT, find_uses
+from ..base import Method, Plan
+
+Estimator = Literal["auto", "weight", "local", "flipout"]
+M = TypeVar("M", bound=Method)
+
+
+def settled(method: M, model: Model, plan: Plan) -> M:
+    """A method whose estimator is ``"weight"`` where ``"auto"`` means that: a faster program."""
+    if method.estimator != "auto" or has_local(model, plan.inputs):  # type: ignore[attr-defined]
+        return method
+    return eqx.tree_at(lambda m: m.estimator, method, "weight")
 
 
 class GaussianArray(RandomArray):
@@ -193,3 +205,21 @@ def forward(
     first = len(stds) - len(own)
     own = [draw(first + i, mean, "likelihood") for i, mean in enumerate(own)]
     return outputs, state, Parameters(weights, jax.tree.unflatten(tree, own))
+
+
+def sampled_nll(
+    model: Model,
+    rule: str,
+    mu: Parameters,
+    sigma: Parameters,
+    state: PyTree,
+    batch: Batch,
+    noise: tuple[jax.Array, jax.Array, jax.Array],
+) -> tuple[jax.Array, PyTree]:
+    """Σ weight · −log p(y | x, w) over a minibatch with random weights; and the network's state.
+
+    ``noise`` is the key of the weights' noise, its sign, and the network's own key.
+    """
+    outputs, state, params = forward(model, rule, mu, sigma, state, batch.x, *noise)
+    log_p = model.likelihood_of(params, outputs, batch.x, batch.y)
+    return -jnp.sum(batch.weight * log_p), state

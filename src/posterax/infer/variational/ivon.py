@@ -22,14 +22,19 @@ from ...posteriors import MeanFieldGaussian, Posterior
 from ...priors import Gaussian, Prior, is_flat, is_prior
 from ..base import Draw, History, Info, Method, Needs, Phase, Plan, Start, with_arrays
 from ..objective import Elementwise, batch_nll, mean_nll, need_prior, rate_at, scheduled_adam
-from ..settings import Fraction, FractionOrZero, Positive, Runs, Schedule
-from .elbo import mean_field_kl, mean_state, start_moments
+from ..settings import Fraction, FractionOrZero, Positive, Rate, Runs, Schedule
+from .averaging import Average, averaged, best_of, no_average
+from .elbo import deviations_report, mean_field_kl, mean_state, start_moments
+from .estimators import Estimator, sampled_nll, settled
 
-LOOKS_BACK = 0.5  # over which share of all steps the running curvature is taken
-LEAST = 10.0  # steps of it at least
-POINTS = 1e-3  # Adam's learning rate for points, times ours
-WAY = 10.0  # how far all steps together may move a weight, where ``clip`` is left to us
-CLIPS = (0.003, 0.03)  # and how far one may, at least and at most
+POINTS = 1 / 30  # Adam's learning rate for points, times ours
+
+
+class _Pair(NamedTuple):
+    """ĝ and ĝ (w − m) of an array."""
+
+    gradient: jax.Array
+    product: jax.Array | None
 
 
 class NewtonState(NamedTuple):
@@ -45,6 +50,7 @@ class NewtonState(NamedTuple):
     points: PyTree
     state: PyTree
     step: jax.Array
+    average: Average | None = None
 
 
 class IVONPhase(Phase):
@@ -73,7 +79,9 @@ class IVONPhase(Phase):
         momentum = jax.tree.map(jnp.zeros_like, precision)
         points = self._adam().init(self._points(mu))
         step = jnp.zeros((), jnp.int32)
-        return NewtonState(mu, momentum, precision, points, start.state, step)
+        held = self.method.schedule == "hold" and not callable(self.method.learning_rate)
+        average = no_average((mu, precision)) if held else None
+        return NewtonState(mu, momentum, precision, points, start.state, step, average)
 
     def _adam(self) -> Elementwise:
         method = self.method
@@ -107,28 +115,57 @@ class IVONPhase(Phase):
         return new, Info({"nll": mean_nll(nll, batch)})
 
     def _gradient(self, state: NewtonState, batch: Batch, key: jax.Array) -> PyTree:
-        """ĝ and ĝ (w − m) of one draw w, the minibatch's NLL, and the network's new state."""
+        """ĝ and ĝ (w − m) of one draw w, the minibatch's NLL, and the network's new state.
+
+        ĝ (w − m) is σ ∂NLL/∂σ, which local noise estimates with less variance.
+        """
         # two uses of one key, by two generators: the cheap one does not wait for a split
         w, network_key = self._draw(state, key), jax.random.fold_in(key, 1)
+        if self.method.estimator == "weight":
 
-        def nll_of(w: Parameters) -> tuple[jax.Array, PyTree]:
-            return batch_nll(self.model, w, state.state, batch, network_key)
+            def nll_of(w: Parameters) -> tuple[jax.Array, PyTree]:
+                return batch_nll(self.model, w, state.state, batch, network_key)
 
-        (nll, network_state), g = jax.value_and_grad(nll_of, has_aux=True)(w)
+            (nll, network_state), g = jax.value_and_grad(nll_of, has_aux=True)(w)
+            products = jax.tree.map(
+                lambda g, s, w, m: None if s is None else g * (w - m),
+                g, state.precision, w, state.mu,
+            )  # fmt: skip
+        else:
+            descend = jax.value_and_grad(sampled_nll, argnums=(2, 3), has_aux=True)
+            (nll, network_state), (g, by_sigma) = descend(
+                self.model, self.method.estimator, state.mu, self.sigma(state), state.state, batch,
+                (noise_key(key), jnp.ones(()), network_key),
+            )  # fmt: skip
+            products = jax.tree.map(jnp.multiply, by_sigma, self.sigma(state))
+        return *self._with_prior(state, w, g, products), nll, network_state
 
-        def with_prior(prior: Prior, s: PyTree, w: jax.Array, g: jax.Array) -> jax.Array:
-            g = (self.plan.batches / self.plan.total).astype(g.dtype) * g
-            if s is None or isinstance(prior, Gaussian):
-                return g
+    def _with_prior(
+        self, state: NewtonState, w: Parameters, g: Parameters, products: Parameters
+    ) -> tuple[Parameters, Parameters]:
+        """Both per data point, and with the gradient of a prior that is no Gaussian, at w."""
+        share = self.plan.batches / self.plan.total
+
+        def leaf(
+            prior: Prior, s: PyTree, w: jax.Array, m: jax.Array, g: jax.Array, product: PyTree
+        ) -> _Pair:
+            g = share.astype(g.dtype) * g
+            if s is None:
+                return _Pair(g, None)
+            product = share.astype(g.dtype) * product
+            if isinstance(prior, Gaussian):
+                return _Pair(g, product)
             by_prior = jax.grad(lambda w: jnp.sum(prior.log_prob(w)))(w)
-            return g - by_prior / self._size().astype(g.dtype)
+            pull = by_prior / self._size().astype(g.dtype)
+            return _Pair(g - pull, product - pull * (w - m))
 
-        grads = jax.tree.map(with_prior, self.model.priors, state.precision, w, g, is_leaf=is_prior)
-        products = jax.tree.map(
-            lambda g, s, w, m: None if s is None else g * (w - m),
-            grads, state.precision, w, state.mu,
-        )  # fmt: skip
-        return grads, products, nll, network_state
+        pairs = jax.tree.map(
+            leaf, self.model.priors, state.precision, w, state.mu, g, products, is_leaf=is_prior
+        )
+        part = lambda i: jax.tree.map(  # noqa: E731
+            lambda pair: pair[i], pairs, is_leaf=lambda node: isinstance(node, _Pair)
+        )
+        return part(0), part(1)
 
     def _draw(self, state: NewtonState, key: jax.Array) -> Parameters:
         noise = standard_normal_like(noise_key(key), state.precision)
@@ -141,24 +178,14 @@ class IVONPhase(Phase):
         """Standard deviations, ``None`` for points."""
         return jax.tree.map(lambda s: deviation(s, self._size()), state.precision)
 
-    def _rho(self) -> jax.Array:
-        """1 − β₂."""
-        if self.method.b2 is not None:
-            return jnp.asarray(1 - self.method.b2)
-        return 1 / jnp.maximum(LOOKS_BACK * self.plan.steps, LEAST)
-
-    def _clip(self) -> jax.Array:
-        """ξ."""
-        if self.method.clip is not None:
-            return jnp.asarray(self.method.clip)
-        return jnp.clip(WAY / self.plan.steps, *CLIPS)
-
     def _advance(
         self, state: NewtonState, grads: Parameters, products: Parameters, network_state: PyTree
     ) -> NewtonState:
         method = self.method
         debias = 1 - method.b1 ** (state.step + 1.0)
         rate = rate_at(method.learning_rate, method.schedule, self.plan, state.step)
+        # what the curvature forgets falls with the rate: so both settle, however noisy
+        rho = rate_at(1 - method.b2, method.schedule, self.plan, state.step)
 
         def follow(old: jax.Array, new: jax.Array) -> jax.Array:
             b1 = method.b1.astype(old.dtype)
@@ -168,7 +195,7 @@ class IVONPhase(Phase):
             if s is None:
                 return None
             delta = self._pull(prior, s.dtype)[0]
-            return next_precision(s, product, self._size(), delta, self._rho())
+            return next_precision(s, product, self._size(), delta, rho)
 
         points, adam = self._adam().update(self._points(grads), state.points)
 
@@ -176,20 +203,24 @@ class IVONPhase(Phase):
             if s is None:
                 return m + point
             delta, loc = self._pull(prior, m.dtype)
-            return m + newton_step(g, s, delta * (m - loc), rate, debias, self._clip())
+            return m + newton_step(g, s, delta * (m - loc), rate, debias, method.clip)
 
         priors = self.model.priors
         momentum = jax.tree.map(follow, state.momentum, self.model.bayesian(grads))
         precision = jax.tree.map(curve, priors, state.precision, products, is_leaf=is_prior)
         mu = jax.tree.map(move, priors, state.mu, momentum, precision, points, is_leaf=is_prior)
-        return NewtonState(mu, momentum, precision, adam, network_state, state.step + 1)
+        average, step = state.average, state.step + 1
+        if average is not None:
+            average = averaged(average, (mu, jax.tree.map(jnp.log, precision)), step, self.plan)
+        return NewtonState(mu, momentum, precision, adam, network_state, step, average)
 
     # -- what it tells
 
     def report(self, state: NewtonState, key: jax.Array) -> dict[str, jax.Array]:
         w, sigma = self._draw(state, key), self.sigma(state)
         kl = mean_field_kl(self.model.priors, state.mu, sigma, w)
-        return {"kl": kl / self.plan.total.astype(kl.dtype), "clipped": self._clipped(state)}
+        terms = {"kl": kl / self.plan.total.astype(kl.dtype), "clipped": self._clipped(state)}
+        return terms | deviations_report(sigma)
 
     def _clipped(self, state: NewtonState) -> jax.Array:
         """Which share of the weights would move further, if ``clip`` let them."""
@@ -200,7 +231,7 @@ class IVONPhase(Phase):
                 return None
             delta, loc = self._pull(prior, m.dtype)
             step = newton_step(g, s, delta * (m - loc), 1.0, debias, jnp.inf)
-            return jnp.sum(jnp.abs(step) > self._clip())
+            return jnp.sum(jnp.abs(step) > self.method.clip)
 
         counts = jax.tree.map(
             count, self.model.priors, state.mu, state.momentum, state.precision, is_leaf=is_prior
@@ -217,8 +248,13 @@ class IVONPhase(Phase):
         )
 
     def finish(self, state: NewtonState, draws: Draw | None) -> Posterior:
-        rho = jax.tree.map(inverse_softplus, self.sigma(state))
-        return MeanFieldGaussian(self.model, state.state, self.plan.targets, mu=state.mu, rho=rho)
+        mu, precision = state.mu, state.precision
+        if state.average is not None:
+            now = mu, jax.tree.map(jnp.log, precision)
+            mu, log_precision = best_of(state.average, now)
+            precision = jax.tree.map(jnp.exp, log_precision)
+        rho = jax.tree.map(lambda s: inverse_softplus(deviation(s, self._size())), precision)
+        return MeanFieldGaussian(self.model, state.state, self.plan.targets, mu=mu, rho=rho)
 
 
 class IVON(Method):
@@ -228,21 +264,23 @@ class IVON(Method):
     a plain network. Gaussian priors enter in closed form, others by the same sample as the data.
     Weights without a prior are trained by Adam.
 
-    Deviations of weights about which the data says little grow from their start towards the prior's
-    as far as ``b2`` lets them: by default the start counts for e⁻² = 14 % at the end of the fit.
-    That is colder than the optimum and predicts better with large networks. The mean-field optimum
-    itself takes many times 1/(1 − b2) steps, with 1 − b2 well below B/N for batches of B examples:
-    the estimates of the curvature are that noisy.
+    Its estimate of the curvature is noisy: by default it is sampled with local noise where that is
+    exact, as in ``px.BayesByBackprop``, and 1 − b2 falls with the learning rate, so that precisions
+    settle.
 
     Args:
-        learning_rate: the step size; 1 is Newton's.
-        schedule: ``"cosine"`` (the rate falls to zero over the fit) or ``"constant"``.
+        estimator: how gradient and curvature are sampled. ``"weight"``: one weight sample for the
+            whole batch, which costs what Adam costs (the paper's); ``"local"``, ``"flipout"`` and
+            ``"auto"`` as in ``px.BayesByBackprop``.
+        learning_rate: the step size, or an optax schedule; 1 is Newton's.
+        schedule: ``"hold"`` (the rate stays for half of the steps, and then falls to zero in a
+            straight line), ``"cosine"`` (it falls from the start) or ``"constant"``.
         hessian_init: where the curvature per data point starts; σ = 1/√(N · hessian_init) at first.
         b1: decay of the running gradient.
-        b2: decay of the running curvature, which looks back over 1/(1 − b2) steps (default: over
-            half of all).
+        b2: decay of the running curvature, which looks back over 1/(1 − b2) steps, and longer where
+            the learning rate falls.
         clip: a weight moves by at most ``learning_rate · clip`` in a step, since the curvature is
-            not known at first (default: 10 / steps, but from 0.003 to 0.03).
+            not known at first.
         samples: weight samples per step.
         temperature: weight of the KL; 1 is the posterior, below 1 a colder one.
 
@@ -260,21 +298,24 @@ class IVON(Method):
     Reference:
         Shen, Daheim, Cong, Nickl, Marconi, Bazan, Yokota, Gurevych, Cremers, Khan and Möllenhoff,
         *Variational learning is effective for large deep networks*, ICML 2024. The learning rate is
-        in Newton's units here, where the paper multiplies it by the initial curvature, and ``clip``
-        and ``b2`` go by the number of steps.
+        in Newton's units here, where the paper multiplies it by the initial curvature; local noise,
+        a ``b2`` that follows the rate and the mean of the last iterates are departures.
     """
 
-    learning_rate: Positive = 1.0
-    schedule: Schedule = "cosine"
+    learning_rate: Rate = 0.3
+    schedule: Schedule = "hold"
     hessian_init: Positive = 1.0
     b1: FractionOrZero = 0.9
-    b2: Fraction | None = None
-    clip: Positive | None = None
+    b2: Fraction = 0.99
+    clip: Positive = 0.05
     samples: Runs = 1
     temperature: Positive = 1.0
+    estimator: Estimator = "auto"
 
-    needs = Needs(elementwise=True, mixes=True)
+    @property
+    def needs(self) -> Needs:
+        return Needs(elementwise=self.estimator == "weight", mixes=True)
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
         need_prior(model, "IVON")
-        return [IVONPhase(model, plan, with_arrays(self, model))]
+        return [IVONPhase(model, plan, settled(with_arrays(self, model), model, plan))]

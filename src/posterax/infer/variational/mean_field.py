@@ -21,8 +21,9 @@ from ...posteriors import MeanFieldGaussian, Posterior
 from ...priors import Prior, is_prior
 from ..base import Draw, Info, Start
 from ..objective import batch_nll, mean_nll
+from .averaging import Average
 from .elbo import ElboPhase, deviations_report, mean_field_kl, mean_state, start_moments
-from .estimators import forward
+from .estimators import sampled_nll
 
 
 class _Pair(NamedTuple):
@@ -43,6 +44,7 @@ class VariationalState(NamedTuple):
     state: PyTree
     optimizer: PyTree
     step: jax.Array
+    average: Average | None = None
 
     @property
     def variational(self) -> dict[str, Parameters]:
@@ -56,8 +58,10 @@ class VariationalPhase(ElboPhase):
     def init(self, start: Start, data: Data | None, key: jax.Array) -> VariationalState:
         mu, std = start_moments(start)
         rho = jax.tree.map(self._first_rho, self.model.priors, std, is_leaf=is_prior)
-        optimizer = self._optimizer().init({"mu": mu, "rho": rho})
-        return VariationalState(mu, rho, start.state, optimizer, jnp.zeros((), jnp.int32))
+        variational = {"mu": mu, "rho": rho}
+        optimizer, step = self._optimizer().init(variational), jnp.zeros((), jnp.int32)
+        average = self._no_average(variational)
+        return VariationalState(mu, rho, start.state, optimizer, step, average)
 
     def step(self, state: VariationalState, batch: Batch, key: jax.Array) -> tuple[PyTree, Info]:
         scales = self._scales(state.step, batch, dtype_of(state.mu))
@@ -68,7 +72,10 @@ class VariationalPhase(ElboPhase):
             grads, nll, network_state = self._mean_gradient(state, batch, keys, signs, scales)
 
         new, optimizer = self._descend(state.variational, grads, state.optimizer)
-        after = VariationalState(new["mu"], new["rho"], network_state, optimizer, state.step + 1)
+        average = self._averaged(state.average, new, state.step + 1)
+        after = VariationalState(
+            new["mu"], new["rho"], network_state, optimizer, state.step + 1, average
+        )
         return after, Info({"nll": mean_nll(nll, batch)})
 
     def report(self, state: VariationalState, key: jax.Array) -> dict[str, jax.Array]:
@@ -107,16 +114,12 @@ class VariationalPhase(ElboPhase):
             g = jax.tree.map(lambda g: nll_scale * g, g)
             return self._with_kl(state, w, g, kl_scale), nll, network_state
 
-        def sampled_nll(q: dict[str, Parameters]) -> tuple[jax.Array, PyTree]:
-            rule, sigma = self.method.estimator, jax.tree.map(softplus, q["rho"])
-            noise = weight_key, sign, network_key
-            outputs, new_state, params = forward(
-                self.model, rule, q["mu"], sigma, state.state, batch.x, *noise
-            )
-            log_p = self.model.likelihood_of(params, outputs, batch.x, batch.y)
-            return -jnp.sum(batch.weight * log_p), new_state
+        def nll_of_q(q: dict[str, Parameters]) -> tuple[jax.Array, PyTree]:
+            sigma, noise = jax.tree.map(softplus, q["rho"]), (weight_key, sign, network_key)
+            rule = self.method.estimator
+            return sampled_nll(self.model, rule, q["mu"], sigma, state.state, batch, noise)
 
-        descend = jax.value_and_grad(sampled_nll, has_aux=True)
+        descend = jax.value_and_grad(nll_of_q, has_aux=True)
         (nll, network_state), likelihood = descend(state.variational)
         kl = self._with_kl(state, w, jax.tree.map(jnp.zeros_like, w), kl_scale)
         grads = jax.tree.map(lambda a, b: nll_scale * a + b, likelihood, kl)
@@ -192,4 +195,5 @@ class VariationalPhase(ElboPhase):
         return mean_field_kl(self.model.priors, state.mu, sigma, w, closed=closed)
 
     def finish(self, state: VariationalState, draws: Draw | None) -> Posterior:
-        return MeanFieldGaussian(self.model, state.state, self.plan.targets, **state.variational)
+        variational = self._last(state.average, state.variational)
+        return MeanFieldGaussian(self.model, state.state, self.plan.targets, **variational)

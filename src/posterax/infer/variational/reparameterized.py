@@ -37,6 +37,7 @@ from ...priors import Gaussian, Hierarchical, Prior, is_flat, is_prior
 from ...priors.base import LOG_2PI
 from ..base import Draw, Info, Start
 from ..objective import batch_nll, mean_nll
+from .averaging import Average
 from .elbo import ElboPhase, deviations_report, mean_state, start_moments
 
 NETWORK = 2**31 - 2  # number of the network's own key among those of a sample, no array's
@@ -172,6 +173,7 @@ class FamilyState(NamedTuple):
     state: PyTree
     optimizer: PyTree
     step: jax.Array
+    average: Average | None = None
 
 
 class FamilyPhase(ElboPhase):
@@ -192,13 +194,15 @@ class FamilyPhase(ElboPhase):
             self.model.priors, sigma, is_leaf=is_prior,
         )  # fmt: skip
         variational = {"mu": mu, "rho": rho} | own
-        optimizer = self._optimizer().init(variational)
-        return FamilyState(variational, start.state, optimizer, jnp.zeros((), jnp.int32))
+        optimizer, step = self._optimizer().init(variational), jnp.zeros((), jnp.int32)
+        return FamilyState(variational, start.state, optimizer, step, self._no_average(variational))
 
     def step(self, state: FamilyState, batch: Batch, key: jax.Array) -> tuple[FamilyState, Info]:
         grads, terms, network_state = self.gradient(state, batch, key)
         variational, optimizer = self._descend(state.variational, grads, state.optimizer)
-        return FamilyState(variational, network_state, optimizer, state.step + 1), Info(terms)
+        average = self._averaged(state.average, variational, state.step + 1)
+        new = FamilyState(variational, network_state, optimizer, state.step + 1, average)
+        return new, Info(terms)
 
     def report(self, state: FamilyState, key: jax.Array) -> dict[str, jax.Array]:
         q = self._distribution(state.variational)
@@ -293,4 +297,4 @@ class FamilyPhase(ElboPhase):
         return grads, terms, mean_state(states)
 
     def finish(self, state: FamilyState, draws: Draw | None) -> Posterior:
-        return self._distribution(state.variational, state.state)
+        return self._distribution(self._last(state.average, state.variational), state.state)
