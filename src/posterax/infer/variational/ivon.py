@@ -19,11 +19,12 @@ from ...data import Batch, Data
 from ...model import Model, Parameters
 from ...optim import deviation, newton_step, next_precision
 from ...posteriors import MeanFieldGaussian, Posterior
+from ...posteriors.scaled import mean_field_kl
 from ...priors import Gaussian, Prior, is_flat, is_prior
 from ..base import Draw, History, Info, Method, Needs, Phase, Plan, Start, with_arrays
 from ..objective import Elementwise, batch_nll, mean_nll, need_prior, rate_at, scheduled_adam
 from ..settings import Fraction, FractionOrZero, Positive, Runs, Schedule
-from .elbo import mean_field_kl, mean_state, start_moments
+from .elbo import mean_state, start_moments
 
 LOOKS_BACK = 0.5  # over which share of all steps the running curvature is taken
 LEAST = 10.0  # steps of it at least

@@ -18,10 +18,11 @@ from ..._util.tree import dtype_of
 from ...data import Batch, Data
 from ...model import Parameters
 from ...posteriors import MeanFieldGaussian, Posterior
+from ...posteriors.scaled import mean_field_kl
 from ...priors import Prior, is_prior
 from ..base import Draw, Info, Start
 from ..objective import batch_nll, mean_nll
-from .elbo import ElboPhase, mean_field_kl, mean_state, start_moments
+from .elbo import ElboPhase, mean_state, start_moments
 from .estimators import forward
 
 
