@@ -51,6 +51,16 @@ class Bound(NamedTuple):
     k_hat: float
     samples: int
 
+    def plain(self) -> dict[str, Any]:
+        """As a file has it: ``None`` for what is not finite."""
+        return {k: v if np.isfinite(v) else None for k, v in self._asdict().items()}
+
+    @classmethod
+    def of(cls, plain: dict[str, Any]) -> "Bound":
+        """The inverse of ``plain``."""
+        values = [np.nan if plain[name] is None else plain[name] for name in cls._fields]
+        return cls(*values)  # type: ignore[arg-type]
+
 
 class Totals(NamedTuple):
     """What the draws give on some rows, draw by draw, on the host in float64."""
