@@ -43,8 +43,9 @@ def measure(
 
     ``constant_nll`` is that of the best constant outputs, in nats a row; ``prior_scale`` the
     deviation of outputs under the prior, beside ``target_scale`` (1 for classes, whose outputs are
-    logits), and ``layers`` how many matrices lie between; ``active`` the share of weights of an
-    array whose KL from the prior is above 0.1 nats; ``active_units`` the share of the units behind
+    logits), and ``prior_gain`` how much the widest layer adds to it; ``active`` the share of
+    weights of an array whose KL from the prior is above 0.1 nats; ``active_units`` the share of
+    the units behind
     a matrix with an active weight coming in; ``kl_per_active`` in nats; ``sigma_change`` how far
     the logarithms of the deviations went from their start; ``shift`` how far importance weights
     move the predictions, in predictive deviations, where the weights' ``k_hat`` allows.
@@ -130,15 +131,29 @@ def _scales(posterior: Posterior, x: PyTree, y: Any) -> dict[str, Any]:
     if posterior.members:  # every member has a state of its own
         before = PriorPosterior(model, model.network.state, posterior.targets)
     outputs = before.predict(some, samples=PRIOR_DRAWS, key=0).outputs().astype(np.float64)
-    matrices = [w for w in jax.tree.leaves(model.bayesian(model.parameters).network) if w.ndim > 1]
     prior_scale = float(np.sqrt(np.median(np.square(outputs).mean((1, *range(2, outputs.ndim))))))
     spread = float(np.std(np.asarray(y, np.float64)))
     regression = model.likelihood.kind == "regression"
     return {
         "prior_scale": prior_scale,
         "target_scale": spread if regression else 1.0,
-        "layers": max(len(matrices), 1),
+        "prior_gain": _gain(model),
+        "classes": model.likelihood.kind == "classification",
     }
+
+
+def _gain(model: Model) -> float:
+    """The largest factor, over matrices, by which a layer under the prior widens its inputs."""
+    gains = [
+        float(np.max(np.asarray(prior.deviation()))) * math.sqrt(model.network.fan_in(w.shape, n))
+        for (n, w), prior in zip(
+            named_leaves(model.parameters.network).items(),
+            jax.tree.leaves(model.priors.network, is_leaf=is_prior),
+            strict=True,
+        )
+        if w.ndim > 1 and prior.deviation() is not None
+    ]
+    return max(gains, default=math.nan)
 
 
 # -- weights

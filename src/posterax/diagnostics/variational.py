@@ -15,9 +15,9 @@ from .verdict import K_HAT, Finding, as_typed, bad
 STILL = 0.1  # change of log σ below which the deviations never moved
 SMALL_NETWORK = 2000  # weights up to which k-hat is worth saying
 OFF = 0.05  # share of a layer's units below which it is off
-DRIFT = 0.05  # nats a row that the predictive NLL may be worse than it was
+DRIFT, LOST = 0.05, 0.25  # nats a row, and of what was learned, that may be lost again
 BELOW = 0.05, 5.0  # nats a row and nats below the constant predictor
-FACTOR = 100.0  # a layer, between the scale of prior outputs and that of the targets
+FACTOR = 100.0  # between the scale of prior outputs and that of the targets
 DEAR = 50.0  # nats of KL for one active weight
 SHIFTED = 1.0  # predictive deviations
 
@@ -60,7 +60,7 @@ def climb_of(record: Record, bound: Bound | None = None) -> Climb:
     if path is None:
         return Climb("unknown")
     rows = float(record.settings.get("examples") or 1)
-    return climb(path.steps, path.values, rows=rows, error=path.error)
+    return climb(path.steps, path.values, rows=rows, error=path.error, start=path.start)
 
 
 def _convergence(
@@ -147,8 +147,11 @@ def _collapse(record: Record, bound: Bound | None, seen: dict[str, Any]) -> Iter
         )
     if "predictive_nll" in record.reports:
         path = np.asarray(record.reports["predictive_nll"][1], np.float64)
-        lost = float(path[-1] - np.nanmin(path))
-        if lost > DRIFT:
+        best = float(np.nanmin(path))
+        lost = float(path[-1]) - best
+        # deviations that grow to what the data allow cost a little too
+        learned = 1.0 if constant is None else constant - best
+        if lost > max(DRIFT, LOST * learned):
             yield bad(
                 f"The predictions on the training rows were {lost:.2f} nats a row better on the "
                 "way than at the end: the KL pulled q back to the prior. Use a prior closer to "
@@ -164,10 +167,9 @@ def _prior(
     bound: Bound | None, seen: dict[str, Any], rows: float, open_end: bool
 ) -> Iterator[Finding]:
     against = lambda text: bad(text, kind="prior against data")  # noqa: E731
-    scale, aim, layers = (seen.get(name) for name in ("prior_scale", "target_scale", "layers"))
-    if scale and aim and layers:
+    scale, aim = seen.get("prior_scale"), seen.get("target_scale")
+    if scale and aim:
         ratio = scale / aim
-        a_layer = ratio ** (1 / layers)
         what = (
             f"Under the prior the outputs have a scale of {scale:.2g}, and what they have to reach "
             f"one of {aim:.2g}"
@@ -176,7 +178,9 @@ def _prior(
             "take a prior that is " + ("narrower" if ratio > 1 else "wider")
             + ", scaled by the fan-in: px.priors.Gaussian(1.0, fan_in=True), and standardise x, y"
         )  # fmt: skip
-        if not 1 / FACTOR < a_layer < FACTOR:
+        # logits may be large where layers are wide; deviations beyond all layers' widths may not
+        wide = seen.get("prior_gain") is None or seen["prior_gain"] > FACTOR
+        if ratio < 1 / FACTOR or (ratio > FACTOR and (wide or not seen.get("classes"))):
             yield against(f"{what}: {advice}.")
         elif not 1 / FACTOR < ratio < FACTOR:
             yield Finding(f"{what}; if predictions disappoint, {advice}.")
