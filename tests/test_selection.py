@@ -9,6 +9,7 @@ from scipy.special import logsumexp
 
 import posterax as px
 from posterax import selection
+from posterax.diagnostics.bound import mean_of_pairs
 from posterax.likelihoods import Categorical, Gaussian
 from posterax.posteriors import (
     Draws,
@@ -22,7 +23,6 @@ from posterax.posteriors import (
 from posterax.predictive import Targets
 from posterax.selection import Score, pointwise
 from posterax.selection.checks import STATISTICS
-from posterax.selection.evidence import _mean_of_pairs
 from posterax.selection.pointwise import _Likelihoods, _relative_efficiency
 from posterax.selection.score import standard_error
 from tests.conjugate import NOISE, conjugate
@@ -289,8 +289,8 @@ class TestElbo:
     def test_the_error_is_that_of_pairs(self):
         """Neighbours that undo one another have no error, and those that agree count once."""
         quarter = np.full(4, 0.25)
-        assert _mean_of_pairs(np.array([3.0, 1.0, 3.0, 1.0]), quarter) == (2.0, 0.0)
-        np.testing.assert_allclose(_mean_of_pairs(np.array([1.0, 1, -1, -1]), quarter), (0, 1))
+        assert mean_of_pairs(np.array([3.0, 1.0, 3.0, 1.0]), quarter) == (2.0, 0.0)
+        np.testing.assert_allclose(mean_of_pairs(np.array([1.0, 1, -1, -1]), quarter), (0, 1))
 
     def test_the_prior_is_that_which_laplace_tuned(self):
         x, y = (np.asarray(a, np.float64) for a in TRUTH.data)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     )
     from ._util.machine import fix_threads
     from .deciding import decide
-    from .errors import CheckpointError, NonFiniteError, StuckError
+    from .errors import CheckpointError, ConvergenceWarning, NonFiniteError, StuckError
     from .files import load
     from .fitting.fit import Checkpoint, fit
     from .fitting.validation import Validation
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "_util.machine": ("fix_threads",),
     "deciding": ("decide",),
-    "errors": ("CheckpointError", "NonFiniteError", "StuckError"),
+    "errors": ("CheckpointError", "ConvergenceWarning", "NonFiniteError", "StuckError"),
     "files": ("load",),
     "fitting.fit": ("Checkpoint", "fit"),
     "fitting.validation": ("Validation",),

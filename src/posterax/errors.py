@@ -19,5 +19,9 @@ class StuckError(RuntimeError):
         self.posterior = posterior
 
 
+class ConvergenceWarning(UserWarning):
+    """A fit whose result should not be used as it is; ``posterior.diagnose()`` has the numbers."""
+
+
 class CheckpointError(ValueError):
     """A checkpoint or file that cannot be used; the message has its path and the reason."""

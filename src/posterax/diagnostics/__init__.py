@@ -1,5 +1,7 @@
-"""Whether to trust a posterior: chain statistics, a diagnosis in words, the course of training."""
+"""Whether to trust a posterior: chains, ELBO, a diagnosis in words, the course of training."""
 
-from .diagnosis import Diagnosis, Space, diagnose
+from .bound import Bound, bound
+from .diagnosis import Diagnosis, Space, diagnose, warn_of
+from .measures import measure
 
-__all__ = ["Diagnosis", "Space", "diagnose"]
+__all__ = ["Bound", "Diagnosis", "Space", "bound", "diagnose", "measure", "warn_of"]

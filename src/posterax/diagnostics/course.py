@@ -119,7 +119,9 @@ def rest(nll: ArrayLike, kl: ArrayLike | None = None, temperature: float = 1.0) 
     tenth = len(goal) // 10
     middle, before, end = (goal[len(goal) - k * tenth :][:tenth] for k in (5, 2, 1))
     last, half = (float(end.mean() - part.mean()) for part in (before, middle))
-    sure_last, sure_half = (3 * np.hypot(_error(end), _error(p)) for p in (before, middle))
+    sure_last, sure_half = (
+        3 * np.hypot(standard_error(end), standard_error(p)) for p in (before, middle)
+    )
     if last > max(RISING, sure_last):
         return Rest("rising", last, half)
     falls = -last > max(FALLING, sure_last) or -half > max(FELL, sure_half)
@@ -149,7 +151,7 @@ def temperatures(settings: Mapping[str, Any]) -> tuple[float, ...]:
     return (float(arguments.get("temperature", 1.0)),)
 
 
-def _error(values: np.ndarray) -> float:
+def standard_error(values: np.ndarray) -> float:
     """The standard error of a mean, by blocks, since neighbours are alike, around their trend."""
     blocks = np.array([b.mean() for b in np.array_split(values, min(10, len(values)))])
     slope = np.polyfit(np.arange(len(blocks)), blocks, 1) if len(blocks) > 2 else (0.0, 0.0)

@@ -21,6 +21,7 @@ from ..posteriors import Draws, Posterior, Record
 from ..posteriors.draws import effective, pareto_smooth
 from . import verdict as _verdict
 from .chain_statistics import FEWEST, convergence, energy_fractions
+from .fitted import judge
 
 GOOD = 1.01  # R-hat, Vehtari et al. 2021
 BLOCK_BYTES = 2**28  # of outputs of all draws at once
@@ -88,6 +89,7 @@ class Diagnosis:
     ``acceptance``, ``energy``: E-BFMI by chain, ``depth_hits``: trajectories that ended at their
     largest length) are ``None`` for samplers without them. Weighted draws have ``ess`` and
     ``k_hat`` instead of all that, the latter NaN where the weights have no tail to speak of.
+    Other posteriors have ``numbers`` by name, and no chains.
     """
 
     chains: int
@@ -103,6 +105,15 @@ class Diagnosis:
     k_hat: float | None = None
     steps: int = 0  # of the fit, for what to try next
     method: str = ""  # its name, for the same
+    heading: str = ""  # of posteriors without chains, as are the next two
+    numbers: dict[str, float | None] = dataclasses.field(default_factory=dict)
+    said: tuple[_verdict.Finding, ...] | None = None
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What is wrong in a word each: "not converged", "collapsed", "prior against data", …"""
+        serious = [finding.kind for finding in _verdict.findings(self) if finding.serious]
+        return tuple(dict.fromkeys(serious))
 
     @property
     def ok(self) -> bool:
@@ -119,6 +130,8 @@ class Diagnosis:
         """R-hat and effective sample sizes as a pandas ``DataFrame``, a row for each space."""
         import pandas as pd
 
+        if self.said is not None:
+            return pd.DataFrame({"value": pd.Series(self.numbers, dtype=float)})
         spaces = {"weights": self.weights, "predictions": self.predictions}
         if self.weights is None:
             return pd.DataFrame({"ess": [self.ess], "k_hat": [self.k_hat]}, index=["weighted"])
@@ -132,7 +145,9 @@ class Diagnosis:
         for name in ("weights", "predictions"):
             result[name] = None if result[name] is None else result[name].to_dict()
         result["energy"] = None if self.energy is None else self.energy.tolist()
-        return result | {"frozen": list(self.frozen), "ok": self.ok, "verdict": self.verdict}
+        result["said"] = None if self.said is None else [f._asdict() for f in self.said]
+        about = {"ok": self.ok, "kinds": list(self.kinds), "verdict": self.verdict}
+        return result | {"frozen": list(self.frozen), **about}
 
     def __str__(self) -> str:
         return _verdict.page(self)
@@ -140,16 +155,23 @@ class Diagnosis:
     __repr__ = __str__
 
 
-def diagnose(posterior: Posterior, x: PyTree = None, *, most: int = 500) -> Diagnosis:
-    """Diagnose the chains, or the weights, of a posterior: the function behind its method.
+def diagnose(
+    posterior: Posterior, x: PyTree = None, *, data: Any = None, most: int = 500
+) -> Diagnosis:
+    """Judge any posterior: the function behind its method.
+
+    Chains by their agreement, weighted draws by their weights, variational fits by their ELBO, and
+    others by their training and by how they fit the data.
 
     Rank-normalised split R-hat, bulk and tail effective sample size: Vehtari, Gelman, Simpson,
     Carpenter and Bürkner, Rank-normalization, folding, and localization: an improved R̂ for
     assessing convergence of MCMC, Bayesian Analysis 2021.
 
     Args:
-        posterior: of a method with chains, or with weighted draws.
+        posterior: of any method.
         x: inputs at which the predictions of the chains are compared.
+        data: ``(x, y)`` of the fit, for posteriors without chains: what the record has of the end
+            of the fit is computed anew.
         most: at most this many weights, and this many predictions, evenly spread over all.
 
     Example:
@@ -174,10 +196,24 @@ def diagnose(posterior: Posterior, x: PyTree = None, *, most: int = 500) -> Diag
         k_hat = getattr(posterior, "khat", None)
         k_hat = pareto_smooth(np.asarray(raw))[1] if k_hat is None else k_hat
         return Diagnosis(*posterior.shape, ess=effective(posterior.log_weights), k_hat=float(k_hat))
-    raise ValueError(
-        f"diagnostics are for chains and weighted draws; this {type(posterior).__name__} has "
-        "neither. Fit with px.NUTS, or score it on held-out data: posterior.predict(x).log_prob(y)"
+    heading, numbers, said = judge(posterior, data)
+    record = posterior.record or Record()
+    steps = int(record.settings.get("steps") or 0)
+    return Diagnosis(
+        0, 0, steps=steps, method=record.method, heading=heading, numbers=numbers, said=said
     )
+
+
+def of_draws(posterior: Posterior) -> bool:
+    """Whether there are chains, or weighted draws, to judge."""
+    weighted = isinstance(posterior, Draws) and posterior.log_weights is not None
+    return weighted or (isinstance(posterior, Draws) and posterior.chained)
+
+
+def warn_of(diagnosis: Diagnosis) -> str | None:
+    """The serious findings in words, two at most, for a warning; ``None`` where there are none."""
+    serious = [finding.text for finding in _verdict.findings(diagnosis) if finding.serious]
+    return " ".join(serious[:2]) or None
 
 
 def _diagnose_chains(posterior: Draws, x: PyTree, most: int) -> Diagnosis:

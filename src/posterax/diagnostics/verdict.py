@@ -22,10 +22,14 @@ K_HAT = 0.7  # above it importance weights have no useful variance
 
 
 class Finding(NamedTuple):
-    """A sentence or two of the verdict; ``serious`` where the draws should not be used as is."""
+    """A sentence or two of the verdict; ``serious`` where the draws should not be used as is.
+
+    ``kind`` is one of "not converged", "collapsed", "prior against data", "poor approximation".
+    """
 
     text: str
     serious: bool = False
+    kind: str = "not converged"
 
 
 bad = partial(Finding, serious=True)
@@ -33,6 +37,8 @@ bad = partial(Finding, serious=True)
 
 def findings(d: "Diagnosis") -> list[Finding]:
     """Everything worth saying, the most important first."""
+    if d.said is not None:
+        return list(d.said)
     if d.weights is None:
         return [_weighted(d)]
     if len(d.frozen) == d.chains:
@@ -61,13 +67,15 @@ def _weighted(d: "Diagnosis") -> Finding:
         return bad(
             f"{worth}, and their weights have too heavy a tail for averages to settle (k-hat "
             f"{d.k_hat:.2f}, above {limit:.2f}): a few draws decide everything. Draw from a "
-            "proposal closer to the posterior, or use px.NUTS or px.MCLMC."
+            "proposal closer to the posterior, or use px.NUTS or px.MCLMC.",
+            kind="poor approximation",
         )
     if d.ess < ESS_PER_CHAIN:
-        steps = _rounded(d.draws * ESS_PER_CHAIN / max(d.ess, 1))
+        steps = as_typed(d.draws * ESS_PER_CHAIN / max(d.ess, 1))
         return bad(
             f"{worth}, which is too few: take more (steps={steps}), or draw from a proposal "
-            "closer to the posterior."
+            "closer to the posterior.",
+            kind="poor approximation",
         )
     tail = "" if math.isnan(d.k_hat) else f", and their tail is harmless (k-hat {d.k_hat:.2f})"
     return Finding(f"{worth}{tail}.")
@@ -163,7 +171,7 @@ def _longer(d: "Diagnosis", space: "Space") -> str:
         return "take more particles, or more mutation_steps for each"
     # steps that would give the effective draws wanted: twice to ten times those taken
     wanted = ESS_PER_CHAIN * d.chains / max(space.ess, 1.0)
-    steps = _rounded((d.steps or d.draws) * min(max(wanted, 2.0), 10.0))
+    steps = as_typed((d.steps or d.draws) * min(max(wanted, 2.0), 10.0))
     also = f" and keep more draws (keep={2 * d.draws})" if d.method in ("SGLD", "SGHMC") else ""
     return f"run longer (steps={steps}){also}"
 
@@ -171,10 +179,16 @@ def _longer(d: "Diagnosis", space: "Space") -> str:
 # -- numbers
 
 
-def _rounded(steps: float) -> int:
+def as_typed(steps: float) -> int:
     """Up to two digits, as one would type it."""
     size = 10 ** max(math.floor(math.log10(max(steps, 1))) - 1, 0)
     return int(math.ceil(steps / size) * size)
+
+
+def _number(value: float | None) -> str:
+    if value is None or not math.isfinite(value):
+        return "–"
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.4g}"
 
 
 def _show(rhat: float) -> str:
@@ -189,6 +203,9 @@ def _show(rhat: float) -> str:
 def page(d: "Diagnosis") -> str:
     """Heading, table, sampler statistics, verdict."""
     verdict = textwrap.fill(d.verdict, 96, break_long_words=False, break_on_hyphens=False)
+    if d.said is not None:
+        lines = in_columns([(name, _number(value)) for name, value in d.numbers.items()] or [("",)])
+        return "\n".join([d.heading, "", *(*lines, "") * bool(d.numbers), verdict])
     heading = f"{d.chains} chain{'s'[: d.chains > 1]} × {d.draws:,} draws"
     if d.weights is None:
         numbers = f"effective draws {d.ess:,.1f} · k-hat {d.k_hat:.2f}"

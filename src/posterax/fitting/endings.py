@@ -9,7 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._util.tree import to_host
-from ..errors import NonFiniteError, StuckError
+from ..diagnostics.course import SHORTEST
+from ..diagnostics.diagnosis import diagnose, warn_of
+from ..diagnostics.fitted import is_variational, look
+from ..errors import ConvergenceWarning, NonFiniteError, StuckError
 from ..files.container import circumstances
 from ..infer.base import Phase
 from ..infer.describe import describe_method
@@ -17,6 +20,10 @@ from ..posteriors import Posterior, Record
 from . import loop
 from .identity import in_session, target
 from .position import all_finite
+
+SAMPLES = 2, 100  # draws of q for the bound at the end: a tenth of the epochs, within these
+CHEAP = 50  # weights of chains that are looked at when a fit ends
+ENDED = 2**30  # a stream of random numbers that no phase uses
 
 if TYPE_CHECKING:
     from .run import Run, Snapshot
@@ -47,7 +54,30 @@ def finish(run: "Run", phase: Phase, complete: bool) -> Posterior:
     }
     name = type(run.method).__name__
     record = Record(name, settings, terms, at, interrupted=not complete, reports=reports)
-    return with_record(posterior, record)
+    posterior = with_record(posterior, record)
+    return posterior if not complete else judged(run, posterior)
+
+
+def judged(run: "Run", posterior: Posterior) -> Posterior:
+    """The same posterior with what was measured at its end in its record; warns of what is wrong.
+
+    Fits of fewer than 100 steps, and those of streams, are judged by their steps alone.
+    """
+    settings, data = posterior.record.settings, run.ready.data
+    if is_variational(posterior) and data is not None and run.at.step >= SHORTEST:
+        samples = int(np.clip(0.1 * settings.get("epochs", 0), *SAMPLES))
+        found = look(posterior, data, samples=samples, key=jax.random.fold_in(run.key, ENDED))
+        if found.bound is not None:
+            settings["bound"] = found.bound.plain()
+        settings["measures"] = found.measures
+    try:
+        words = warn_of(diagnose(posterior, most=CHEAP))
+    except ValueError:  # too few draws to judge chains by
+        words = None
+    if words is not None:
+        more = " posterior.diagnose() has the numbers."
+        warnings.warn(words + more, ConvergenceWarning, stacklevel=5)  # where px.fit is called
+    return posterior
 
 
 def _epochs(run: "Run") -> dict[str, float]:

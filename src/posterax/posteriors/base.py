@@ -136,6 +136,17 @@ class Posterior(eqx.Module):
             )
         return self.evidence
 
+    @property
+    def elbo(self) -> Evidence:
+        """The ELBO at the end of a variational fit, in nats over all rows: a bound on log p(D)."""
+        known = self.record.settings.get("bound") if self.record is not None else None
+        if not known or known["value"] is None:
+            raise ValueError(
+                f"elbo: this {type(self).__name__} has none in its record; "
+                "px.selection.elbo(posterior, data) computes it, where the posterior has a density"
+            )
+        return Evidence(float(known["value"]), float(known["error"]), "bound")
+
     def no_evidence(self) -> str:
         """What has an evidence instead, or how this posterior would have had one."""
         return (
@@ -247,20 +258,25 @@ class Posterior(eqx.Module):
         """The draws as ArviZ has them, for posteriors that are made of draws."""
         raise ValueError(f"to_arviz: {type(self).__name__} has no draws of its own, as px.NUTS has")
 
-    def diagnose(self, x: PyTree = None, *, most: int = 500) -> "Diagnosis":
-        """Whether the chains behind this posterior can be trusted, in numbers and in words.
+    def diagnose(self, x: PyTree = None, *, data: Any = None, most: int = 500) -> "Diagnosis":
+        """Whether this posterior can be trusted, in numbers and in words.
 
-        ``print`` the result: R-hat and effective sample sizes of the weights and, given inputs
-        ``x``, of the predictions; divergences, energy, acceptance; and a verdict.
+        ``print`` the result. Chains: R-hat and effective sample sizes of the weights and, given
+        inputs ``x``, of the predictions; divergences, energy, acceptance. Variational fits:
+        whether the ELBO has settled, the network is still in use, and prior and data agree.
+        Others: whether the training has settled and draws fit as well as their centre. ``kinds``
+        has what is wrong in a word each.
 
         Args:
             x: inputs at which the chains should agree. Hidden units can change places without any
                 change in the function, so that weights may disagree where predictions do not.
+            data: ``(x, y)`` of the fit, for posteriors without chains: what the record has of the
+                end of the fit is computed anew.
             most: at most this many weights, and this many predictions, evenly spread over all.
         """
         from ..diagnostics.diagnosis import diagnose
 
-        return diagnose(self, x, most=most)
+        return diagnose(self, x, data=data, most=most)
 
     def network(self, key: KeyLike | None = None) -> Any:
         """The network with the weights that were found, in the form in which it was given.

@@ -7,12 +7,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from .._util.noise import noise_key, standard_normal_like
 from .._util.special import softplus
 from .._util.tree import named_leaves, plain
 from ..model import Parameters
 from ..networks.parts import Where, select
+from ..priors import Prior, is_prior
 from ..priors.base import LOG_2PI, normal_log_prob
 from .base import Posterior
 from .symmetric import Symmetric
@@ -140,6 +142,40 @@ def _norm(a: jax.Array) -> jax.Array:
 def _log_area(d: int) -> float:
     """The log of the area of the unit sphere in d dimensions."""
     return float(np.log(2) + d / 2 * np.log(np.pi) - lgamma(d / 2))
+
+
+def mean_field_kl(
+    priors: Parameters, mu: Parameters, sigma: Parameters, w: Parameters, *, closed: bool = True
+) -> jax.Array:
+    """KL(q ‖ p): closed form where there is one, else log q(w) − log p(w) at a draw w of q.
+
+    Args:
+        priors: a prior for every array.
+        mu: means.
+        sigma: deviations, ``None`` for points, which do not count.
+        w: a draw.
+        closed: whether to use closed forms.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import posterax as px
+        >>> from posterax.posteriors.scaled import mean_field_kl
+        >>> one = jnp.ones(1)
+        >>> print(mean_field_kl(px.priors.Gaussian(1.0), one, one, one))  # ½ μ²
+        0.5
+    """
+
+    def leaf(prior: Prior, mu: jax.Array, sigma: PyTree, w: jax.Array) -> PyTree:
+        if sigma is None:
+            return None
+        exact = prior.kl_from_gaussian(mu, sigma) if closed else None
+        if exact is not None:
+            return jnp.sum(exact)
+        log_q = -0.5 * jnp.square((w - mu) / sigma) - jnp.log(sigma) - 0.5 * LOG_2PI
+        return jnp.sum(log_q) - jnp.sum(prior.log_prob(w))  # which may be of all at once
+
+    terms = jax.tree.map(leaf, priors, mu, sigma, w, is_leaf=is_prior)
+    return jax.tree.reduce(jnp.add, terms)
 
 
 # -- moments of any posterior, by the names of its arrays

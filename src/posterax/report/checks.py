@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import plot
 from ..diagnostics.course import Course, course_of
-from ..diagnostics.diagnosis import Diagnosis, diagnose
+from ..diagnostics.diagnosis import Diagnosis, diagnose, of_draws
 from ..diagnostics.verdict import findings
 from ..plot.style import MEAN
 from ..posteriors import Draws
@@ -137,16 +137,16 @@ def _course_table(subject: Subject, course: Course) -> Table:
 
 
 def _chains(subject: Subject, part: Section) -> bool:
+    if not of_draws(subject.posterior):  # an ensemble's members are draws without chains
+        return False
     rows = np.unique(np.linspace(0, len(subject.y) - 1, LOOKED_AT).round().astype(int))
     x = subject.predictive.at(rows)._x
     try:
         diagnosis = diagnose(subject.posterior, x, most=200)
-    except ValueError as error:  # an ensemble's members are draws without chains
-        if "say nothing about mixing" in str(error):
-            short = "The chains are too short to tell whether they agree."
-            part.judge("care", f"{error}.", short)
-            return True
-        return False
+    except ValueError as error:  # too few draws
+        short = "The chains are too short to tell whether they agree."
+        part.judge("care", f"{error}.", short)
+        return True
     part.say(diagnosis.verdict)
     serious = [f for f in findings(diagnosis) if f.serious]
     space = diagnosis.predictions

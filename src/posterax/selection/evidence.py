@@ -5,14 +5,10 @@ log p(D) = log E_q[p(D | w) p(w) / q(w)] ≥ E_q[log p(D | w) + log p(w) − log
 with equality only where q is the posterior; what is lost is KL(q ‖ p(w | D)).
 """
 
-import dataclasses
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
@@ -20,11 +16,8 @@ from .._util.admit import check_finite
 from .._util.checks import whole_number
 from .._util.keys import KeyLike
 from ..data import Stream, as_stream, is_batches, unpack
-from ..model import Parameters
+from ..diagnostics.bound import draw_by_draw, has_density, held, mean_of_pairs, unlinearised
 from ..posteriors import Evidence, Posterior
-from ..posteriors.laplace import priors_of
-from ..posteriors.symmetric import Symmetric
-from ..priors import is_prior
 
 # (x, y), (x, y, weight) or a source of such batches
 Examples: TypeAlias = tuple[PyTree, ...] | Iterable[tuple[PyTree, ...]] | Stream
@@ -64,15 +57,15 @@ def elbo(posterior: Posterior, data: Examples, *, samples: int = 100, key: KeyLi
     """
     posterior = with_density(posterior, "elbo")
     samples = whole_number("samples", samples, least=2)
-    values, total = np.zeros(()), 0.0
+    found, total = None, 0.0
     for x, y, weight in parts(data):
-        predictive = posterior.predict(x, samples=samples, key=key)
-        values = values + predictive.log_likelihoods(y).astype(np.float64) @ weight
-        total += float(weight.sum())
+        part = draw_by_draw(posterior, held(posterior, x, y, weight), samples=samples, key=key)
+        if found is not None:  # the draws are the same for all parts
+            part = part._replace(log_likelihoods=part.log_likelihoods + found.log_likelihoods)
+        found, total = part, total + float(weight.sum())
+    assert found is not None
     refuse_other_data(posterior, total, "elbo")
-    particles = predictive._particles  # the same for all parts
-    values = values + log_ratios(posterior, particles.ids)
-    return Evidence(*_mean_of_pairs(values, np.asarray(particles.weights, np.float64)), "bound")
+    return Evidence(*mean_of_pairs(found.log_likelihoods - found.kl, found.weights), "bound")
 
 
 def with_density(posterior: Posterior, name: str) -> Posterior:
@@ -80,51 +73,13 @@ def with_density(posterior: Posterior, name: str) -> Posterior:
 
     p(w, D) / q(w) with a linearised likelihood would be near 1, however far off the network is.
     """
-    if type(posterior).log_prob is Posterior.log_prob:
+    if not has_density(posterior):
         method = posterior.record.method if posterior.record is not None else ""
         raise ValueError(
             f"{name}: {method or type(posterior).__name__} gives a posterior without a density; "
             "fit with px.BayesByBackprop, px.IVON or px.Laplace, or compare by='loo' or 'heldout'"
         )
-    if getattr(posterior, "linearised", False):
-        return dataclasses.replace(posterior, linearised=False)  # type: ignore[call-arg]
-    return posterior
-
-
-def log_ratios(posterior: Posterior, ids: PyTree) -> np.ndarray:
-    """log p(w) − log q(w) of each draw, over the weights that are no points in q."""
-    return np.asarray(_log_ratios(posterior.bare(), ids), np.float64)
-
-
-@eqx.filter_jit
-def _log_ratios(posterior: Posterior, ids: PyTree) -> jax.Array:
-    priors = priors_of(posterior)
-    random = jax.tree.map(lambda _: True, priors, is_leaf=is_prior)
-    if isinstance(posterior, Symmetric):
-        random = posterior._random(jax.tree.map(lambda a: a[0], ids).key)
-
-    def one(identity: PyTree) -> jax.Array:
-        w: Parameters = posterior.parameters(identity)
-        log_prior = jax.tree.map(
-            lambda prior, value, r: jnp.sum(prior.log_prob(value)) if r else 0.0,
-            priors, w, random, is_leaf=is_prior,
-        )  # fmt: skip
-        return jax.tree.reduce(jnp.add, log_prior) - posterior.log_prob(w)
-
-    return jax.lax.map(one, ids)
-
-
-def _mean_of_pairs(values: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
-    """The weighted mean and its standard error, neighbours taken together.
-
-    Draws of symmetric posteriors come in opposite pairs, of which only the means are independent.
-    """
-    pair = np.arange(len(values)) // 2
-    mass = np.bincount(pair, weights)
-    each = np.bincount(pair, weights * values) / np.where(mass > 0, mass, 1)
-    mean = float(weights @ values)
-    error = np.sqrt(np.sum(np.square(mass * (each - mean))) * len(mass) / max(len(mass) - 1, 1))
-    return mean, float(error)
+    return unlinearised(posterior)
 
 
 # -- data

@@ -19,6 +19,7 @@ from scipy.special import logsumexp
 
 from .._util.checks import whole_number
 from .._util.keys import KeyLike
+from ..diagnostics.bound import log_ratios
 from ..diagnostics.chain_statistics import FEWEST
 from ..posteriors import Draws, Posterior
 from ..posteriors.draws import normalised, pareto_smooth
@@ -240,7 +241,7 @@ def _likelihoods(
         if exact:  # also of those whose probability is too small for a number
             log_weights = np.asarray(posterior.log_probs, np.float64)[np.asarray(particles.ids)]
     elif corrected:
-        log_weights = log_weights + values @ weight + ev.log_ratios(posterior, particles.ids)
+        log_weights = log_weights + values @ weight + log_ratios(posterior, particles.ids)
     shape, sampled = None, isinstance(posterior, Enumerated)
     if isinstance(posterior, Draws):
         weighted = posterior.log_weights is not None

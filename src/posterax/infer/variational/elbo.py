@@ -1,4 +1,4 @@
-r"""What the phases of variational inference share: starts, the scales of the bound, draws, KL.
+r"""What the phases of variational inference share: starts, the scales of the bound, draws.
 
 Per data point, a step on minibatch i of M minimises
 
@@ -18,8 +18,7 @@ from jaxtyping import PyTree
 from ..._util.special import inverse_softplus, softplus
 from ...data import Batch
 from ...model import Parameters
-from ...priors import Prior, is_flat, is_prior
-from ...priors.base import LOG_2PI
+from ...priors import Prior, is_flat
 from ..base import History, Start
 from ..objective import DescentPhase, adam, rate_at
 from .averaging import Average, averaged, best_of, no_average
@@ -46,40 +45,6 @@ def minibatch_weight(weighting: KLWeights, i: ArrayLike, batches: ArrayLike) -> 
     if weighting == "uniform":
         return 1 / m
     return jnp.exp2(-i) / (1 - jnp.exp2(-m))
-
-
-def mean_field_kl(
-    priors: Parameters, mu: Parameters, sigma: Parameters, w: Parameters, *, closed: bool = True
-) -> jax.Array:
-    """KL(q ‖ p): closed form where there is one, else log q(w) − log p(w) at a draw w of q.
-
-    Args:
-        priors: a prior for every array.
-        mu: means.
-        sigma: deviations, ``None`` for points, which do not count.
-        w: a draw.
-        closed: whether to use closed forms.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> import posterax as px
-        >>> from posterax.infer.variational.elbo import mean_field_kl
-        >>> one = jnp.ones(1)
-        >>> print(mean_field_kl(px.priors.Gaussian(1.0), one, one, one))  # ½ μ²
-        0.5
-    """
-
-    def leaf(prior: Prior, mu: jax.Array, sigma: PyTree, w: jax.Array) -> PyTree:
-        if sigma is None:
-            return None
-        exact = prior.kl_from_gaussian(mu, sigma) if closed else None
-        if exact is not None:
-            return jnp.sum(exact)
-        log_q = -0.5 * jnp.square((w - mu) / sigma) - jnp.log(sigma) - 0.5 * LOG_2PI
-        return jnp.sum(log_q) - jnp.sum(prior.log_prob(w))  # which may be of all at once
-
-    terms = jax.tree.map(leaf, priors, mu, sigma, w, is_leaf=is_prior)
-    return jax.tree.reduce(jnp.add, terms)
 
 
 def mean_state(states: PyTree) -> PyTree:

@@ -19,12 +19,13 @@ from ...data import Batch, Data
 from ...model import Model, Parameters
 from ...optim import deviation, newton_step, next_precision
 from ...posteriors import MeanFieldGaussian, Posterior
+from ...posteriors.scaled import mean_field_kl
 from ...priors import Gaussian, Prior, is_flat, is_prior
 from ..base import Draw, History, Info, Method, Needs, Phase, Plan, Start, with_arrays
 from ..objective import Elementwise, batch_nll, mean_nll, need_prior, rate_at, scheduled_adam
 from ..settings import Fraction, FractionOrZero, Positive, Rate, Runs, Schedule
 from .averaging import Average, averaged, best_of, no_average
-from .elbo import deviations_report, mean_field_kl, mean_state, start_moments
+from .elbo import deviations_report, mean_state, start_moments
 from .estimators import Estimator, sampled_nll, settled
 
 POINTS = 1 / 30  # Adam's learning rate for points, times ours

@@ -18,11 +18,12 @@ from ..._util.tree import dtype_of
 from ...data import Batch, Data
 from ...model import Parameters
 from ...posteriors import MeanFieldGaussian, Posterior
+from ...posteriors.scaled import mean_field_kl
 from ...priors import Prior, is_prior
 from ..base import Draw, Info, Start
 from ..objective import batch_nll, mean_nll
 from .averaging import Average
-from .elbo import ElboPhase, deviations_report, mean_field_kl, mean_state, start_moments
+from .elbo import ElboPhase, deviations_report, mean_state, start_moments
 from .estimators import sampled_nll
 
 

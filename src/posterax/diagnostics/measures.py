@@ -1,0 +1,265 @@
+"""What a look at a posterior and its data tells, as plain numbers that a record can hold.
+
+Everything but the bound is computed on at most 512 rows.
+"""
+
+import math
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import PyTree
+
+from .._util.keys import KeyLike
+from .._util.special import softplus
+from .._util.tree import named_leaves
+from ..data import Data
+from ..model import Model, Parameters
+from ..posteriors import MeanFieldGaussian, Posterior, PriorPosterior
+from ..posteriors.draws import pareto_smooth
+from ..posteriors.laplace import priors_of
+from ..priors import Prior, is_flat, is_prior
+from ..program.input_units import input_units
+from .bound import TAIL, Totals, draw_by_draw, has_density
+
+FEW = 512  # rows
+ACTIVE = 0.1  # nats of KL from the prior that make a weight active
+PRIOR_DRAWS, PRIOR_ROWS = 8, 64
+K_HAT = 0.7  # above it importance weights have no useful variance
+
+
+def measure(
+    posterior: Posterior,
+    data: Data,
+    *,
+    samples: int,
+    key: KeyLike,
+    totals: Totals | None = None,
+) -> dict[str, Any]:
+    """What tells whether a variational posterior can be trusted, in plain numbers.
+
+    ``constant_nll`` is that of the best constant outputs, in nats a row; ``prior_scale`` the
+    deviation of outputs under the prior, beside ``target_scale`` (1 for classes, whose outputs are
+    logits), and ``prior_gain`` how much the widest layer adds to it; ``active`` the share of
+    weights of an array whose KL from the prior is above 0.1 nats; ``active_units`` the share of
+    the units behind
+    a matrix with an active weight coming in; ``kl_per_active`` in nats; ``sigma_change`` how far
+    the logarithms of the deviations went from their start; ``shift`` how far importance weights
+    move the predictions, in predictive deviations, where the weights' ``k_hat`` allows.
+
+    Args:
+        posterior: as a fit ends with it, record and all.
+        data: its rows.
+        samples: draws for the importance weights, which need 50.
+        key: an int or a JAX key.
+        totals: what ``draw_by_draw`` gave with the same draws, where it is known.
+    """
+    x, y, weight = few_rows(data)
+    found: dict[str, Any] = {
+        "constant_nll": constant_nll(posterior, x, y, weight),
+        "weights": posterior.model.bayesian_size,
+        **_scales(posterior, x, y),
+    }
+    if isinstance(posterior, MeanFieldGaussian):
+        found |= _activity(posterior, x) | {"sigma_change": _sigma_change(posterior)}
+    if samples >= TAIL and has_density(posterior):
+        found |= _corrected(posterior, data, x, samples, key, totals)
+    return plain(found)
+
+
+def few_rows(data: Data) -> tuple[PyTree, jax.Array, np.ndarray]:
+    """At most 512 rows that count, evenly spread."""
+    rows = np.flatnonzero(np.asarray(data.weight) > 0)
+    rows = rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), FEW)).round().astype(int))]
+    take = lambda a: np.asarray(a)[rows]  # noqa: E731
+    return jax.tree.map(take, data.x), take(data.y), take(data.weight).astype(np.float64)
+
+
+def plain(found: Any) -> Any:
+    """As a file has it: ``None`` for what is not finite."""
+    if isinstance(found, dict):
+        return {name: plain(value) for name, value in found.items()}
+    if isinstance(found, list):
+        return [plain(value) for value in found]
+    if isinstance(found, str | bool | int) or found is None:
+        return found
+    return float(found) if math.isfinite(found) else None
+
+
+# -- the data alone
+
+
+def constant_nll(posterior: Posterior, x: PyTree, y: Any, weight: np.ndarray) -> float:
+    """The NLL a row of the best constant outputs, with the likelihood's parameters as good."""
+    from scipy.optimize import minimize
+
+    model = posterior.model
+    shape = model.output_shape(jax.tree.map(lambda a: a[:1], x))[1:]
+    dtype = jax.tree.leaves(model.parameters)[0].dtype
+    start = jnp.zeros(shape, dtype), model.parameters.likelihood
+    flat, unravel = ravel_pytree(start)
+    share = jnp.asarray(weight / weight.sum(), dtype)
+    value = lambda c: tuple(  # noqa: E731
+        np.asarray(a, np.float64)
+        for a in _constant(model, unravel, jnp.asarray(c, dtype), x, y, share)
+    )
+    best = minimize(value, np.asarray(flat), jac=True, method="L-BFGS-B")
+    return float(best.fun) if np.isfinite(best.fun) else math.nan
+
+
+@eqx.filter_jit
+def _constant(
+    model: Model, unravel: Any, flat: jax.Array, x: PyTree, y: jax.Array, share: jax.Array
+) -> Any:
+    def nll(flat: jax.Array) -> jax.Array:
+        output, own = unravel(flat)
+        outputs = jnp.broadcast_to(output, (len(y), *output.shape))
+        each = model.likelihood_of(Parameters(None, own), outputs, x, y)
+        return -jnp.sum(share * each)
+
+    return jax.value_and_grad(nll)(flat)
+
+
+def _scales(posterior: Posterior, x: PyTree, y: Any) -> dict[str, Any]:
+    """The deviation of outputs under the prior and of what they have to reach."""
+    model = posterior.model
+    some = jax.tree.map(lambda a: a[:PRIOR_ROWS], x)
+    before = PriorPosterior(model, posterior.state, posterior.targets)
+    if posterior.members:  # every member has a state of its own
+        before = PriorPosterior(model, model.network.state, posterior.targets)
+    outputs = before.predict(some, samples=PRIOR_DRAWS, key=0).outputs().astype(np.float64)
+    prior_scale = float(np.sqrt(np.median(np.square(outputs).mean((1, *range(2, outputs.ndim))))))
+    spread = float(np.std(np.asarray(y, np.float64)))
+    regression = model.likelihood.kind == "regression"
+    return {
+        "prior_scale": prior_scale,
+        "target_scale": spread if regression else 1.0,
+        "prior_gain": _gain(model),
+        "classes": model.likelihood.kind == "classification",
+    }
+
+
+def _gain(model: Model) -> float:
+    """The largest factor, over matrices, by which a layer under the prior widens its inputs."""
+    gains = [
+        float(np.max(np.asarray(prior.deviation()))) * math.sqrt(model.network.fan_in(w.shape, n))
+        for (n, w), prior in zip(
+            named_leaves(model.parameters.network).items(),
+            jax.tree.leaves(model.priors.network, is_leaf=is_prior),
+            strict=True,
+        )
+        if w.ndim > 1 and prior.deviation() is not None
+    ]
+    return max(gains, default=math.nan)
+
+
+# -- weights
+
+
+def _activity(posterior: MeanFieldGaussian, x: PyTree) -> dict[str, Any]:
+    """Which weights q tells from the prior, by array and by hidden unit."""
+    kl = named_leaves(_weight_kl(posterior.bare(), priors_of(posterior)))
+    active = {name: np.asarray(a) > ACTIVE for name, a in kl.items()}
+    count = sum(int(a.sum()) for a in active.values())
+    total = sum(float(np.sum(np.where(active[n], np.asarray(a), 0))) for n, a in kl.items())
+    return {
+        "active": {name: a.mean() for name, a in active.items()},
+        "active_units": _units(posterior.model, x, active),
+        "kl_per_active": total / count if count else math.nan,
+    }
+
+
+@eqx.filter_jit
+def _weight_kl(posterior: MeanFieldGaussian, priors: Parameters) -> Any:
+    """KL(q ‖ p) of every weight; of a prior without closed form, of a Gaussian as wide."""
+
+    def leaf(prior: Prior, mu: jax.Array, rho: jax.Array | None) -> jax.Array | None:
+        if rho is None:
+            return None
+        sigma = softplus(rho)
+        exact = prior.kl_from_gaussian(mu, sigma)
+        if exact is not None and jnp.shape(exact) == mu.shape:
+            return exact
+        scale = prior.deviation()
+        if scale is None:
+            return None
+        ratio = jnp.square(sigma / scale)
+        return 0.5 * (ratio + jnp.square(mu / scale) - 1 - jnp.log(ratio))
+
+    return jax.tree.map(leaf, priors, posterior.mu, posterior.rho, is_leaf=is_prior)
+
+
+def _units(model: Model, x: PyTree, active: dict[str, np.ndarray]) -> dict[str, float]:
+    """Of the matrices that lead to hidden units, the share of units with an active weight."""
+
+    def network(weights: PyTree, x: PyTree, state: PyTree) -> PyTree:
+        return model.apply(Parameters(weights, None), state, x, None, training=False)[0]
+
+    weights, one = model.parameters.network, jax.tree.map(lambda a: a[:1], x)
+    try:
+        each = input_units(network, weights, one, model.network.state)
+    except (NotImplementedError, ValueError):  # a network whose program cannot be read
+        return {}
+    found = {}
+    for name, units in zip(named_leaves(weights), each, strict=True):
+        known = active.get(f"network.{name}")
+        if units is None or known is None or known.ndim != 2:
+            continue
+        inputs_first = np.shape(units.units)[0] > 1 or known.shape[1] == 1
+        found[name] = float(known.any(0 if inputs_first else 1).mean())
+    return dict(list(found.items())[:-1])  # the last leads to the outputs
+
+
+def _sigma_change(posterior: MeanFieldGaussian) -> float:
+    """Root mean square of log σ − log σ at the start, as the method's settings tell it."""
+    settings = posterior.record.settings if posterior.record is not None else {}
+    arguments = (settings.get("method_settings") or {}).get("arguments", {})
+    start = arguments.get("initial_rho")
+    if start is None:
+        return math.nan
+    changes = []
+    rho = named_leaves(posterior.rho)
+    priors = named_leaves(posterior.model.priors, is_leaf=is_prior)
+    for name, own in rho.items():
+        if is_flat(priors[name]):
+            continue
+        first = priors[name].deviation() if start == "prior" else np.logaddexp(0.0, start)
+        if first is None:
+            return math.nan
+        sigma = np.logaddexp(0.0, np.asarray(own, np.float64))
+        changes.append(np.ravel(np.log(sigma) - np.log(np.asarray(first, np.float64))))
+    return float(np.sqrt(np.mean(np.square(np.concatenate(changes))))) if changes else math.nan
+
+
+# -- predictions
+
+
+def _corrected(
+    posterior: Posterior,
+    data: Data,
+    x: PyTree,
+    samples: int,
+    key: KeyLike,
+    totals: Totals | None,
+) -> dict[str, float]:
+    """How far the weights p(D, w) / q(w) move the predictions."""
+    if totals is None:
+        totals = draw_by_draw(posterior, data, samples=samples, key=key)
+    joint = totals.log_likelihoods + totals.log_ratios
+    if not np.isfinite(joint).all():
+        return {}
+    log_weights, k_hat = pareto_smooth(joint)
+    if not k_hat <= K_HAT:
+        return {"shift": math.nan}
+    predictive = posterior.predict(x, samples=samples, key=key)
+    means = predictive.conditional_means().astype(np.float64)
+    weights = np.exp(log_weights)
+    mean = means.mean(0)
+    variance = np.asarray(predictive.variance, np.float64).reshape(len(mean), -1)
+    if predictive.kind == "classification":
+        variance = (mean * (1 - mean)).reshape(len(mean), -1)
+    moved = (np.tensordot(weights, means, 1) - mean).reshape(len(mean), -1)
+    return {"shift": float(np.sqrt(np.mean(np.square(moved) / np.maximum(variance, 1e-12))))}
