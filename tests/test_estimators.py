@@ -20,7 +20,7 @@ from scipy import stats
 import posterax as px
 from posterax._util.noise import noise_key
 from posterax._util.tree import path_name
-from posterax.infer.variational.estimators import forward
+from posterax.posteriors.random_weights import forward
 from posterax.model import Parameters
 from posterax.program.reuse import uses
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from .._util.checks import whole_number
 from .._util.interrupts import interruptible
@@ -12,6 +12,7 @@ from ..infer.base import Method
 from ..model import Model
 from ..posteriors import Posterior
 from . import resume as again
+from .bounds import Until
 from .callbacks import Event
 from .checkpoint import Checkpoint, as_checkpoint
 from .prepare import Asked, prepare
@@ -24,8 +25,9 @@ def fit(
     data: Any,
     method: Method,
     *,
-    epochs: float | None = None,
+    epochs: float | Literal["auto"] | None = None,
     steps: int | None = None,
+    time_limit: float | None = None,
     batch_size: int | None = None,
     augment: Any = None,
     key: KeyLike = 0,
@@ -44,8 +46,11 @@ def fit(
         model: network + prior + likelihood.
         data: ``(x, y)`` or ``(x, y, weight)``, or a re-iterable source of such batches.
         method: an inference method, for instance ``px.BayesByBackprop()``.
-        epochs: passes over the data, for methods that optimise (default 100).
+        epochs: passes over the data, for methods that optimise. ``"auto"``: until the ELBO has
+            settled, which is the default of ``px.BayesByBackprop`` and ``px.IVON``; that of others
+            is 100.
         steps: steps of optimisation, or draws retained per chain (default 1000).
+        time_limit: seconds after which ``epochs="auto"`` does not make the fit longer.
         batch_size: examples per step (default 128, or all where the method needs all).
         augment: random changes of each minibatch's inputs, such as ``px.augment.Shift(4)``: one,
             a list in order, or any function ``(key, x) → x``; never in validation or prediction.
@@ -77,12 +82,14 @@ def fit(
         20
     """
     thin, where = whole_number("thin", thin), as_checkpoint(checkpoint)
-    ready = prepare(model, data, method, Asked(epochs, steps, batch_size), augment)
+    asked = Asked(epochs, steps, batch_size, time_limit, resume is not None, validation)
+    ready = prepare(model, data, method, asked, augment)
     watch = check_validation(validation, ready.model)
     key = as_key(key)
     if draw_bytes is not None:
         draw_bytes = whole_number("draw_bytes", draw_bytes, most=2**63 - 1)
-    run = Run(ready, method, key, thin, watch, list(callbacks), init, draw_bytes)
+    until = Until(time_limit) if ready.auto else None
+    run = Run(ready, method, key, thin, watch, list(callbacks), init, draw_bytes, until)
     if resume is not None:
         again.from_posterior(run, resume)
     with again.checkpointed(run, where), Bar(progress) as bar, interruptible() as interrupted:

@@ -39,7 +39,7 @@ def identity(run: "Run") -> dict[str, Any]:
         "method": described(run.method, "method"),
         "key": np.asarray(jax.random.key_data(run.key)).tolist(),
         "batch_size": plan.batch_size,
-        "steps": int(plan.steps),
+        "steps": int(plan.steps) if run.until is None else "auto",
         "augment": _one("augment", run.ready.augment),
         "validation": None if watch is None else identify(watch, "validation"),
         "thin": run.thin,

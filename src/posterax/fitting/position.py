@@ -55,6 +55,23 @@ class Position:
         self.best_nll = float("inf")
         self.waited = 0
         self.stopped = False
+        self.until: dict[str, Any] | None = None  # of a fit without a given length, its steps now
+
+    def copied(self) -> "Position":
+        """A copy that later steps do not change, its state on the host."""
+        new = Position()
+        new.__dict__ |= self.__dict__
+        new.state, new.taken = to_host(self.state), [*self.taken]
+        new.terms = {name: [*parts] for name, parts in self.terms.items()}
+        new.reports = {name: Report([*r.steps], [*r.values]) for name, r in self.reports.items()}
+        return new
+
+    def forget(self, *names: str, before: int) -> None:
+        """Drop the values of reports before a step."""
+        for name in names:
+            if name in self.reports:
+                steps, values = self.reports[name].joined()
+                self.reports[name] = Report([steps[steps >= before]], [values[steps >= before]])
 
     def record(self, terms: History) -> None:
         """Append to the history, one value a step."""
@@ -100,7 +117,7 @@ class Position:
             "phase": self.phase, "step": self.step, "stopped": self.stopped,
             "best_nll": best_nll, "waited": self.waited, "best": self.best is not None,
             "history": list(terms), "reports": list(reports), "taken": self.taken,
-            "earlier": None if self.earlier is None else self.earlier[:2],
+            "earlier": None if self.earlier is None else self.earlier[:2], "until": self.until,
         }  # fmt: skip
         return arrays, header
 
@@ -124,6 +141,7 @@ def restore(
         at.best_nll = float("inf") if best is None else float(best)
         at.stopped = header["stopped"]
         at.taken = [int(steps) for steps in header.get("taken", [])]
+        at.until = _until(header["until"])
         if at.phase < 0 or at.step < 0:
             raise IndexError(f"phase {at.phase}, step {at.step}")
         _refuse_not_finite({n: a for n, a in arrays.items() if n.startswith(("state/", "best/"))})
@@ -154,6 +172,18 @@ def restore(
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise CheckpointError(f"{path}: incomplete ({shortened(repr(error))})") from error
     return at
+
+
+def _until(given: Any) -> dict[str, Any] | None:
+    """How long a fit without a given length is to be now, checked."""
+    if given is None:
+        return None
+    steps, before = given["steps"], given["before"]
+    if type(steps) is not int or not 0 < steps < 2**31:
+        raise ValueError("until: steps")
+    if before is not None and not (len(before) == 2 and all(np.isfinite(before))):
+        raise ValueError("until: before")
+    return {"steps": steps, "before": before}
 
 
 def _refuse_not_finite(arrays: dict[str, np.ndarray]) -> None:

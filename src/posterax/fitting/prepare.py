@@ -31,6 +31,7 @@ from ..model import Model
 from ..networks.base import module_of
 from ..predictive import Targets
 from ..priors import is_prior
+from .bounds import first_steps
 
 DEFAULT_BATCH = 128
 DEFAULT_EPOCHS = 100
@@ -40,9 +41,12 @@ SHARED_ROWS = 2**14  # up to so many, data of similar size share one compiled pr
 class Asked(NamedTuple):
     """How long a fit is to learn, as the user says it."""
 
-    epochs: float | None = None
+    epochs: Any = None  # a number, or "auto"
     steps: int | None = None
     batch_size: int | None = None
+    time_limit: float | None = None
+    resumed: bool = False
+    validation: Any = None
 
 
 class Prepared(NamedTuple):
@@ -54,6 +58,7 @@ class Prepared(NamedTuple):
     plan: Plan
     phases: list[Phase]
     augment: Any = None
+    auto: bool = False  # whether it goes on until the ELBO has settled
 
     @property
     def batch_size(self) -> int:
@@ -122,6 +127,9 @@ def _prepare_arrays(
     if size == most:
         size = n if stateful else rows
     targets = Targets(tuple(int(d) for d in np.shape(y)[1:]), inner)
+    auto = _until_settled(method, asked)
+    if auto:
+        asked = asked._replace(epochs=None, steps=first_steps(-(-n // size)))
     plan = _plan(np.sum(weight), -(-n // size), size, method, asked, targets)
     plan = dataclasses.replace(plan, inputs=_shapes(x, size, dtype))
     check_augment(augment, plan.inputs, inner, module_of(model.network))
@@ -134,7 +142,38 @@ def _prepare_arrays(
         jnp.asarray(n, jnp.int32),
         augment,
     )
-    return Prepared(model, on_device, None, plan, method.phases(model, plan), augment)
+    return Prepared(model, on_device, None, plan, method.phases(model, plan), augment, auto)
+
+
+def _until_settled(method: Method, asked: Asked) -> bool:
+    """Whether the fit is to go on until its ELBO has settled; or why it cannot."""
+    patient = getattr(asked.validation, "patience", None) is not None
+    if asked.time_limit is not None:
+        above_zero("time_limit", asked.time_limit)
+    named = asked.epochs == "auto" if isinstance(asked.epochs, str) else False
+    if isinstance(asked.epochs, str) and not named:
+        raise ValueError(f"epochs must be a number or 'auto', got {asked.epochs!r}")
+    if named and asked.steps is not None:
+        raise ValueError("give epochs or steps, not both")
+    free = asked.epochs is None and asked.steps is None
+    can = method.needs.anytime and not asked.resumed and not patient
+    if named and not can:
+        raise ValueError(f"epochs='auto': {_no_auto(method, asked, patient)}; give epochs=")
+    if asked.time_limit is not None and not (can and (named or free)):
+        why = _no_auto(method, asked, patient) if not can else "epochs or steps are given"
+        raise ValueError(f"time_limit goes with epochs='auto': {why}")
+    return can and (named or free)
+
+
+def _no_auto(method: Method, asked: Asked, patient: bool) -> str:
+    if asked.resumed:
+        return "resume= goes on with a fit of a given length"
+    if patient:
+        return "validation with patience= ends the fit in its own way"
+    return (
+        f"{type(method).__name__} does not go by an ELBO with a rate that is held and then falls, "
+        "as px.BayesByBackprop() and px.IVON() do"
+    )
 
 
 def _tell_of_rounding(x: PyTree, y: Any, dtype: Any) -> None:
@@ -156,6 +195,8 @@ def _prepare_stream(
     model: Model, data: Any, method: Method, asked: Asked, augment: Any
 ) -> Prepared:
     data = as_stream(data)
+    if asked.epochs == "auto" or asked.time_limit is not None:
+        raise ValueError("epochs='auto': a source of batches is not evaluated; give epochs=")
     if method.needs.all_data:
         raise ValueError(
             f"data: {_name(method)} needs all data at each step and cannot stream batches; pass "
@@ -209,7 +250,7 @@ def _plan(
     total: Any, batches: int, size: int, method: Method, asked: Asked, targets: Targets
 ) -> Plan:
     name, needs = type(method).__name__, method.needs
-    epochs, steps, _ = asked
+    epochs, steps = asked.epochs, asked.steps
     if epochs is not None and steps is not None:
         raise ValueError("give epochs or steps, not both")
     if needs.counts == "nothing":

@@ -57,6 +57,8 @@ def _take_up(run: "Run", checkpoints: Checkpoints) -> None:
         stored, checkpoints.path, lambda phase: state_template(run, phase), draw_template,
         run.draw_bytes,
     )  # fmt: skip
+    if run.until is not None:
+        run.until.take_up(run)
 
 
 def state_template(run: "Run", phase: int) -> PyTree:

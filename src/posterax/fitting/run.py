@@ -18,6 +18,7 @@ from ..infer.base import Draw, History, Method, Phase
 from ..posteriors import Posterior
 from ..posteriors.record import one_a_step
 from . import endings, loop
+from .bounds import Until, bound_steps, look_at_bound
 from .callbacks import Event, StopFit
 from .checkpoint import Checkpoints, Part
 from .position import Position
@@ -53,11 +54,13 @@ class Run:
         callbacks: list[Callable[[Event], Any]],
         init: Any,
         draw_bytes: int | None = None,
+        until: Until | None = None,
     ):
         self.ready, self.method, self.key, self.thin = ready, method, key, thin
         self.draw_bytes = draw_bytes
         self.watch, self.callbacks = watch, callbacks
         self.warned = self.told_to_stop = False
+        self.until, self.pace = until, 0.0  # seconds a step
         name, needs = type(method).__name__, method.needs
         if init is not None and needs.no_start is not None:
             raise ValueError(f"init: {name} {needs.no_start}")
@@ -102,12 +105,15 @@ class Run:
 
     def all_phases(self, bar: Bar, interrupted: Callable[[], bool]) -> Posterior:
         """Every phase in order, then the posterior."""
-        at = self.at
-        if at.state is None:
-            at.state = self.first_state(self.phases[0])
         while True:
+            at = self.at
+            if at.state is None:
+                at.state = self.first_state(self.phases[0])
             phase, last = self.phases[at.phase], at.phase == len(self.phases) - 1
             complete = self._steps(phase, bar, interrupted)
+            if complete and self._longer(phase, interrupted):
+                self.save()
+                continue
             if complete and not self.told_to_stop:
                 endings.refuse_stuck(self, phase, last)
             if last:
@@ -123,6 +129,12 @@ class Run:
             init_key, _ = self._keys()
             at.state = loop.hand_over(phase, following, at.state, self.ready.data, init_key)
             self.save()
+
+    def _longer(self, phase: Phase, interrupted: Callable[[], bool]) -> bool:
+        """Whether a fit without a given length has been made longer."""
+        if self.until is None or self.at.stopped or self.told_to_stop or interrupted():
+            return False
+        return self.until.longer(self, phase)
 
     def _keys(self) -> jax.Array:
         """The keys of a phase's start and of its steps."""
@@ -153,7 +165,8 @@ class Run:
         # what is donated must belong to nobody else
         at.state = jax.tree.map(lambda a: jnp.array(a, copy=True), at.state)
         buffers, rows, draw_rows = self._buffers(phase)
-        looks = validation_steps(self, phase, total)
+        watched, bounds = (steps(self, phase, total) for steps in (validation_steps, bound_steps))
+        looks = sorted({*watched, *bounds})
         # the very first state can be made again; any other is copied to the host
         fresh = at.phase == 0 and at.step == 0
         safe = None if fresh else Snapshot(to_host(at.state), at.step)
@@ -168,8 +181,12 @@ class Run:
             seconds = time.monotonic() - began
             before = at.step
             terms, new = self._record(phase, chunk, safe)
-            if at.step in looks:
+            if at.step in bounds:
+                look_at_bound(self, phase)
+            if at.step in watched:
                 look(self, phase)
+            if self.until is not None:
+                self.until.keep(at, total)
             at.stopped = at.stopped or done
             bar.update(at.step, self._shown(phase, terms))
             now = time.monotonic()
@@ -185,6 +202,7 @@ class Run:
                 return at.step >= total
             length = 8  # the first chunk compiles, so it says nothing about speed
             if before:
+                self.pace = seconds / taken
                 length = max(1, min(rows, _next_length(taken, seconds)))
                 self._warn_of_cost(phase, seconds / taken, total)
         if self.watch is not None and self.watch.patience is not None:
@@ -318,6 +336,8 @@ class Run:
         prefix, history = self.prefix(phase), self.at.terms
         watched = history.get(f"{prefix}validation_nll")
         shown = terms if watched is None else terms | {"validation": watched[-1]}
+        if f"{prefix}elbo" in self.at.reports:
+            shown = {"elbo": self.at.reports[f"{prefix}elbo"].values[-1]} | shown
         if "divergences" in terms:  # all of them: a mean of the last few says nothing
             total = sum(part.sum() for part in history[f"{prefix}divergences"])
             shown = shown | {"divergences": np.array([total])}

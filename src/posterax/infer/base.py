@@ -75,6 +75,8 @@ class Needs(NamedTuple):
     discrete: bool = False  # whether weights may take finitely many values
     elementwise: bool = False  # whether it does not matter which array a weight is in
     mixes: bool = False  # whether posteriors of several such fits make one mixture
+    bound: bool = False  # whether it climbs an ELBO, which ``fit`` then evaluates on all rows
+    anytime: bool = False  # whether its first half is the same, however long the fit: no end known
     no_start: str | None = None  # why ``init=`` means nothing to it, and what to do instead
     no_points: str | None = None  # why it cannot train weights that have no prior
     instead: str = "px.SGHMC or px.BayesByBackprop"  # of all data: what takes minibatches

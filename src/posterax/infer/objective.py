@@ -142,6 +142,12 @@ def rate_at(rate: Any, schedule: str, plan: Plan, step: jax.Array) -> jax.Array:
     return rate * 0.5 * (1 + jnp.cos(jnp.pi * done))
 
 
+def holds(method: Any) -> bool:
+    """Whether a method's rate is held for half of the steps, and then falls to zero."""
+    own = getattr(method, "optimizer", None) is not None or callable(method.learning_rate)
+    return method.schedule == "hold" and not own
+
+
 def scheduled_adam(rate: Any, schedule: str, plan: Plan) -> Elementwise:
     """Adam whose rate follows the schedule over all steps."""
     return adam(lambda step: rate_at(rate, schedule, plan, step))

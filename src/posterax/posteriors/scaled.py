@@ -17,7 +17,8 @@ from ..networks.parts import Where, select
 from ..priors import Prior, is_prior
 from ..priors.base import LOG_2PI, normal_log_prob
 from .base import Posterior
-from .symmetric import Symmetric
+from .random_weights import forward
+from .symmetric import Signed, Symmetric
 
 _MEAN_LOG = -0.5 * (np.euler_gamma + np.log(2))  # E log r
 _LOG_PEAK = 0.5 * np.log(2 / np.pi)  # the log density of r at 0
@@ -75,6 +76,22 @@ class MeanFieldGaussian(Scaled):
     def sigma(self) -> Parameters:
         """Standard deviations; zero for points."""
         return self.moments()[1]
+
+    def evaluate_apart(self, ids: PyTree, x: PyTree) -> tuple[jax.Array, Any]:
+        """As ``evaluate``, with noise of its own for every row where the network allows it.
+
+        Each row's distribution is the same, and a sum over rows varies much less.
+        """
+        sigma = jax.tree.map(softplus, self.rho)
+
+        def one(identity: Signed) -> tuple[jax.Array, Any]:
+            noise = noise_key(identity.key), identity.sign
+            outputs, _, params = forward(
+                self.model, "auto", self.mu, sigma, self.state, x, *noise, None, training=False
+            )
+            return outputs, params.likelihood
+
+        return jax.lax.map(one, ids)
 
     def mixture(self) -> Posterior:
         from .mixture import GaussianMixture

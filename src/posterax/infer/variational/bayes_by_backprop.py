@@ -15,7 +15,7 @@ import jax
 from ...model import Model
 from ...priors import is_flat, is_prior
 from ..base import Method, Needs, Phase, Plan, with_arrays
-from ..objective import is_elementwise, need_prior
+from ..objective import holds, is_elementwise, need_prior
 from ..settings import (
     Copies,
     Optimizer,
@@ -153,6 +153,8 @@ class BayesByBackprop(Method):
             all_data=self.objective == "iwae",  # weights are of all data, or of another posterior
             elementwise=elementwise,
             mixes=self.shifts_and_scales,
+            bound=self.objective == "elbo",
+            anytime=self.objective == "elbo" and self.kl_warmup == 0 and holds(self),
             instead="objective='elbo'",
         )
 

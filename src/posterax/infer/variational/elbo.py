@@ -20,7 +20,7 @@ from ...data import Batch
 from ...model import Parameters
 from ...priors import Prior, is_flat
 from ..base import History, Start
-from ..objective import DescentPhase, adam, rate_at
+from ..objective import DescentPhase, adam, holds, rate_at
 from .averaging import Average, averaged, best_of, no_average
 
 B2 = 0.995  # of Adam: deviations begin small, and gradients of those days have to be forgotten
@@ -85,9 +85,7 @@ class ElboPhase(DescentPhase):
     # -- the mean of the last iterates, where rates hold and then fall
 
     def _no_average(self, variational: PyTree) -> Average | None:
-        method = self.method
-        own = method.optimizer is not None or callable(method.learning_rate)
-        return None if own or method.schedule != "hold" else no_average(variational)
+        return no_average(variational) if holds(self.method) else None
 
     def _averaged(
         self, before: Average | None, variational: PyTree, step: jax.Array

@@ -22,7 +22,7 @@ from ...posteriors import MeanFieldGaussian, Posterior
 from ...posteriors.scaled import mean_field_kl
 from ...priors import Gaussian, Prior, is_flat, is_prior
 from ..base import Draw, History, Info, Method, Needs, Phase, Plan, Start, with_arrays
-from ..objective import Elementwise, batch_nll, mean_nll, need_prior, rate_at, scheduled_adam
+from ..objective import Elementwise, batch_nll, holds, mean_nll, need_prior, rate_at, scheduled_adam
 from ..settings import Fraction, FractionOrZero, Positive, Rate, Runs, Schedule
 from .averaging import Average, averaged, best_of, no_average
 from .elbo import deviations_report, mean_state, start_moments
@@ -80,8 +80,7 @@ class IVONPhase(Phase):
         momentum = jax.tree.map(jnp.zeros_like, precision)
         points = self._adam().init(self._points(mu))
         step = jnp.zeros((), jnp.int32)
-        held = self.method.schedule == "hold" and not callable(self.method.learning_rate)
-        average = no_average((mu, precision)) if held else None
+        average = no_average((mu, precision)) if holds(self.method) else None
         return NewtonState(mu, momentum, precision, points, start.state, step, average)
 
     def _adam(self) -> Elementwise:
@@ -315,7 +314,8 @@ class IVON(Method):
 
     @property
     def needs(self) -> Needs:
-        return Needs(elementwise=self.estimator == "weight", mixes=True)
+        elementwise = self.estimator == "weight"
+        return Needs(elementwise=elementwise, mixes=True, bound=True, anytime=holds(self))
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
         need_prior(model, "IVON")
