@@ -61,15 +61,6 @@ def start_moments(start: Start) -> tuple[Parameters, Parameters]:
     return start.parameters, jax.tree.map(jnp.zeros_like, start.parameters)
 
 
-def deviations_report(sigma: PyTree) -> dict[str, jax.Array]:
-    """Mean and spread of log σ over all weights: whether deviations have left their start."""
-    logs = [jnp.log(s) for s in jax.tree.leaves(sigma)]
-    count = sum(a.size for a in logs)
-    mean = sum(jnp.sum(a) for a in logs) / count
-    spread = sum(jnp.sum(jnp.square(a - mean)) for a in logs) / count
-    return {"log_sigma": mean, "log_sigma_spread": jnp.sqrt(spread)}
-
-
 class ElboPhase(DescentPhase):
     """Gradient descent on minus a bound on the evidence, per data point."""
 

@@ -21,7 +21,8 @@ M = TypeVar("M", bound=Method)
 
 def settled(method: M, model: Model, plan: Plan) -> M:
     """A method whose estimator is ``"weight"`` where ``"auto"`` means that: a faster program."""
-    if method.estimator != "auto" or has_local(model, plan.inputs):  # type: ignore[attr-defined]
+    auto = method.estimator == "auto"  # type: ignore[attr-defined]
+    if not auto or plan.inputs is None or has_local(model, plan.inputs):
         return method
     return eqx.tree_at(lambda m: m.estimator, method, "weight")
 

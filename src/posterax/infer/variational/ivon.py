@@ -25,7 +25,7 @@ from ..base import Draw, History, Info, Method, Needs, Phase, Plan, Start, with_
 from ..objective import Elementwise, batch_nll, holds, mean_nll, need_prior, rate_at, scheduled_adam
 from ..settings import Fraction, FractionOrZero, Positive, Rate, Runs, Schedule
 from .averaging import Average, averaged, best_of, no_average
-from .elbo import deviations_report, mean_state, start_moments
+from .elbo import mean_state, start_moments
 from .estimators import Estimator, sampled_nll, settled
 
 POINTS = 1 / 30  # Adam's learning rate for points, times ours
@@ -219,8 +219,7 @@ class IVONPhase(Phase):
     def report(self, state: NewtonState, key: jax.Array) -> dict[str, jax.Array]:
         w, sigma = self._draw(state, key), self.sigma(state)
         kl = mean_field_kl(self.model.priors, state.mu, sigma, w)
-        terms = {"kl": kl / self.plan.total.astype(kl.dtype), "clipped": self._clipped(state)}
-        return terms | deviations_report(sigma)
+        return {"kl": kl / self.plan.total.astype(kl.dtype), "clipped": self._clipped(state)}
 
     def _clipped(self, state: NewtonState) -> jax.Array:
         """Which share of the weights would move further, if ``clip`` let them."""

@@ -23,7 +23,7 @@ from ...priors import Prior, is_prior
 from ..base import Draw, Info, Start
 from ..objective import batch_nll, mean_nll
 from .averaging import Average
-from .elbo import ElboPhase, deviations_report, mean_state, start_moments
+from .elbo import ElboPhase, mean_state, start_moments
 from .estimators import sampled_nll
 
 
@@ -81,8 +81,7 @@ class VariationalPhase(ElboPhase):
 
     def report(self, state: VariationalState, key: jax.Array) -> dict[str, jax.Array]:
         w = self._draw_weights(state, self._sample_keys(key)[0], jnp.ones(()))[0]
-        kl = self.kl(state, w) / self.plan.total.astype(dtype_of(w))
-        return {"kl": kl} | deviations_report(jax.tree.map(softplus, state.rho))
+        return {"kl": self.kl(state, w) / self.plan.total.astype(dtype_of(w))}
 
     def _mean_gradient(
         self, state: VariationalState, batch: Batch, keys: jax.Array, signs: PyTree, scales: PyTree

@@ -38,7 +38,7 @@ from ...priors.base import LOG_2PI
 from ..base import Draw, Info, Start
 from ..objective import batch_nll, mean_nll
 from .averaging import Average
-from .elbo import ElboPhase, deviations_report, mean_state, start_moments
+from .elbo import ElboPhase, mean_state, start_moments
 
 NETWORK = 2**31 - 2  # number of the network's own key among those of a sample, no array's
 
@@ -208,8 +208,7 @@ class FamilyPhase(ElboPhase):
         q = self._distribution(state.variational)
         w = q.parameters(Signed(self._sample_keys(key)[0], jnp.ones(())))
         kl = self.kl(q, q, w, sampled=self.method.kl == "monte_carlo")
-        sigma = jax.tree.map(softplus, state.variational["rho"])
-        return {"kl": kl / self.plan.total.astype(dtype_of(w))} | deviations_report(sigma)
+        return {"kl": kl / self.plan.total.astype(dtype_of(w))}
 
     def _distribution(self, variational: Variational, state: PyTree = None) -> Symmetric:
         return self.family.distribution((self.model, state, self.plan.targets), variational)
