@@ -7,6 +7,7 @@ A network is a list of layers, so that every library can build it: ``("linear", 
 ``layers.0.weight`` is (outputs, inputs, …) everywhere, ``layers.0.bias`` (outputs,).
 """
 
+import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -65,7 +66,7 @@ PRIORS = ("own", "fan_in")
 def perceptron(*sizes: int) -> Layers:
     """The layers of a fully connected network with ReLU."""
     layers: list[tuple[Any, ...]] = []
-    for i, o in zip(sizes[:-1], sizes[1:], strict=True):
+    for i, o in itertools.pairwise(sizes):
         layers += [("linear", i, o), ("relu",)]
     return tuple(layers[:-1])
 

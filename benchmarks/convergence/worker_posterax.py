@@ -2,16 +2,10 @@
 
 import inspect
 import json
-import os
 import sys
 import time
 from importlib import metadata
 from pathlib import Path
-
-from benchmarks.problem import THREADS
-
-if os.environ.get("JAX_PLATFORMS") == "cpu":
-    os.sched_setaffinity(0, list(os.sched_getaffinity(0))[:THREADS])
 
 import jax
 

@@ -131,13 +131,19 @@ def descend(make, asked, timer):
     net, kl = make(spec)
     optimizer = torch.optim.Adam(net.parameters(), asked["learning_rate"])
 
+    def loss(x, y):
+        return -log_likelihoods(spec, net(x), y).mean() + kl() / spec["rows"]
+
     def step(x, y):
         optimizer.zero_grad()
-        loss = -log_likelihoods(spec, net(x), y).mean() + kl() / spec["rows"]
-        loss.backward()
+        loss(x, y).backward()
         optimizer.step()
 
-    train(asked, timer, step, lambda: state_of(net))
+    def own(x, y):
+        with torch.no_grad():
+            return -float(loss(x, y))
+
+    return train(asked, timer, step, lambda: state_of(net), own)
 
 
 def pyro_svi(asked, timer):
@@ -188,7 +194,10 @@ def pyro_svi(asked, timer):
                 found[f"{part}.{name}"] = owner.detach().numpy().copy()
         return found
 
-    train(asked, timer, svi.step, state)
+    def own(x, y):
+        return -svi.evaluate_loss(x, y) / spec["rows"]
+
+    return train(asked, timer, svi.step, state, own)
 
 
 def _prior(dist, spec, value):
@@ -196,25 +205,28 @@ def _prior(dist, spec, value):
     if spec["mixture"]:
         pi, wide, narrow = spec["mixture"]
         parts = dist.Normal(torch.zeros(2), torch.tensor([wide, narrow]))
-        one = dist.MixtureSameFamily(dist.Categorical(torch.tensor([pi, 1 - pi])), parts)
+
+        class Mixture(dist.MixtureSameFamily):
+            support = torch.distributions.constraints.real  # a guide must know how to get there
+
+        one = Mixture(dist.Categorical(torch.tensor([pi, 1 - pi])), parts)
         return one.expand(value.shape).to_event(value.dim())
     return dist.Normal(torch.zeros_like(value), 1.0).to_event(value.dim())
 
 
-def train(asked, timer, step, state):
-    """Minibatches until the time is over."""
+def train(asked, timer, step, state, own):
+    """Minibatches until the time is over; then the library's own ELBO a row, as a check."""
     spec, stored = asked["spec"], np.load(asked["data"])
     x, y = torch.as_tensor(stored["x"]), torch.as_tensor(stored["y"])
     y = y if spec["likelihood"] == "gaussian" else y.long()
-    steps = 0
-    for order in clock.orders(spec["rows"], spec["batch_size"], asked["seed"]):
+    orders = clock.orders(spec["rows"], spec["batch_size"], asked["seed"])
+    for steps, order in enumerate(orders, 1):
         index = torch.as_tensor(order)
         step(x[index], y[index])
-        steps += 1
         if timer.due:
             timer.save(*readout.read(asked["peer"], state(), spec["layers"]), steps)
         if timer.over:
-            return
+            return float(np.mean([own(x, y) for _ in range(clock.DRAWS)]))
 
 
 LIBRARIES = {"bayesian-torch": bayesian_torch, "torchbnn": torchbnn, "blitz": blitz}
@@ -228,13 +240,11 @@ def main():
     torch.manual_seed(asked["seed"])
     __import__({"bayesian-torch": "bayesian_torch.layers"}.get(peer, peer))
     timer = clock.Clock(folder, asked["limit"])
-    if peer == "pyro":
-        pyro_svi(asked, timer)
-    else:
-        descend(LIBRARIES[peer], asked, timer)
+    own = pyro_svi(asked, timer) if peer == "pyro" else descend(LIBRARIES[peer], asked, timer)
     versions = {"torch": torch.__version__}
     versions[peer] = metadata.version(PACKAGES.get(peer, peer))
-    print(json.dumps({"points": timer.points, "versions": versions, "device": "cpu"}))
+    said = {"points": timer.points, "own_per_row": own, "versions": versions, "device": "cpu"}
+    print(json.dumps(said))
 
 
 if __name__ == "__main__":
