@@ -122,21 +122,24 @@ def test_readout_of_the_libraries_themselves(peer):
     pytest.importorskip({"bayesian-torch": "bayesian_torch"}.get(peer, peer))
     from benchmarks.convergence import worker_torch
 
+    torch.manual_seed(0)
     net, kl = worker_torch.LIBRARIES[peer]({"layers": CNN, "mixture": None})
     with torch.no_grad():
         for name, value in net.named_parameters():
             if "rho" in name or "sigma" in name:
-                value.fill_(-20.0)
+                value.fill_(-10.0)
     mu, sigma = readout.read(peer, worker_torch.state_of(net), CNN)
-    assert all(np.all(s < 1e-8) for s in sigma.values())
+    assert all(np.all(s < 1e-4) for s in sigma.values())
     x = np.random.default_rng(2).normal(size=(4, 1, 8, 8)).astype("float32")
     with torch.no_grad():
         theirs = net(torch.as_tensor(x)).numpy()
-    np.testing.assert_allclose(theirs, [forward(CNN, mu, row) for row in x], rtol=1e-3, atol=1e-4)
-    exact = sum(
-        np.sum(0.5 * (sigma[n] ** 2 + m**2 - 1) - np.log(sigma[n])) for n, m in mu.items()
-    )
-    np.testing.assert_allclose(float(kl()), exact, rtol=1e-3)
+    np.testing.assert_allclose(theirs, [forward(CNN, mu, row) for row in x], rtol=0.01, atol=1e-3)
+    exact = sum(np.sum(0.5 * (sigma[n] ** 2 + m**2 - 1) - np.log(sigma[n])) for n, m in mu.items())
+    sampled = []
+    for _ in range(200):  # blitz takes its KL at the draw of the last pass
+        net(torch.as_tensor(x))
+        sampled.append(float(kl()))
+    np.testing.assert_allclose(np.mean(sampled), exact, rtol=1e-3)
 
 
 def test_numpyro_computes_the_same_network():

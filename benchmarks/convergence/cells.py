@@ -10,7 +10,8 @@ import platform
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -93,10 +94,11 @@ def process(command: list[str], cell_seconds: float | None = None) -> tuple[dict
     own |= threads | {"JAX_PLATFORMS": "cpu"}
     folder = Path(tempfile.mkdtemp(prefix="convergence"))
     try:
-        done = subprocess.run(
-            [*command, str(folder)], capture_output=True, text=True, env=own, cwd=ROOT,
-            check=False, timeout=cell_seconds, preexec_fn=_few_cores,
-        )  # fmt: skip
+        with _few_cores():
+            done = subprocess.run(
+                [*command, str(folder)], capture_output=True, text=True, env=own, cwd=ROOT,
+                check=False, timeout=cell_seconds,
+            )  # fmt: skip
     except subprocess.TimeoutExpired:
         return {"error": f"not done after {cell_seconds:g} s"}, folder
     lines = done.stdout.strip().splitlines()
@@ -106,9 +108,15 @@ def process(command: list[str], cell_seconds: float | None = None) -> tuple[dict
     return json.loads(lines[-1]), folder
 
 
-def _few_cores() -> None:
-    """As many cores as threads, for every library alike."""
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
+@contextmanager
+def _few_cores() -> Iterator[None]:
+    """As many cores as threads for the process that is started here, whatever library it has."""
+    all_of_them = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(all_of_them)[:THREADS])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, all_of_them)
 
 
 def judged(cell: Cell, said: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -120,7 +128,7 @@ def judged(cell: Cell, said: dict[str, Any], folder: Path) -> dict[str, Any]:
     points = []
     for i, point in enumerate(said["points"]):
         full = elbo.problem(cell.problem).samples
-        samples = full if i == len(said["points"]) - 1 else max(full // 5, min(full, 20))
+        samples = full if i == len(said["points"]) - 1 else full // 5
         mu, sigma = readout.load(folder / point["file"])
         found = elbo.evaluate(cell.problem, mu, sigma, cell.prior, samples)
         points.append({k: v for k, v in point.items() if k != "file"} | found)
