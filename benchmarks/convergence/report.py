@@ -10,8 +10,9 @@ from typing import Any
 
 from benchmarks.convergence import problems, summary
 from benchmarks.convergence.cells import RESULTS, ROOT
+from benchmarks.convergence.figure import draw
 from benchmarks.convergence.words import BOLD, HEAD, HOW, RACE
-from posterax._util.writing import write_file, written
+from posterax._util.writing import write_file
 
 PAGE = ROOT / "docs/results/convergence.md"
 FIGURE = PAGE.with_suffix(".png")
@@ -35,6 +36,10 @@ def facts() -> dict[str, Any]:
                 "weights": problem.model(0).bayesian_size,
                 "constant": problems.constant(problem),
             }
+    if "exact" not in known["linear"]:
+        from benchmarks.convergence import elbo
+
+        known["linear"]["exact"] = elbo.evaluate("linear", *elbo.exact_linear())["per_row"]
     return known
 
 
@@ -128,6 +133,18 @@ def races(found: list[summary.Group]) -> tuple[str, list[summary.Race]]:
     return table(heads, rows), runs
 
 
+def alone(runs: list[summary.Race]) -> str:
+    """Where a ratio is missing, and who is the reason."""
+    groups: dict[str, list[str]] = {}
+    for run in runs:
+        ours, theirs = math.isfinite(run.default[0]), math.isfinite(run.peer[0])
+        if not (ours and theirs):
+            who = "only posterax's defaults" if ours else "only another library"
+            groups.setdefault(who if ours or theirs else "neither", []).append(run.problem)
+    words = [f"{who}: {', '.join(names)}" for who, names in groups.items()]
+    return f"Who comes there, where not both do: {'; '.join(words)}." if words else ""
+
+
 def headline(found: list[summary.Group], about: dict[str, Any]) -> dict[str, Any]:
     """The budget that speaks for the defaults: the automatic one if it ran, else the longest."""
     ran = [g.settings for g in found if g.default and g.prior == "own"]
@@ -155,54 +172,11 @@ def in_short(found: list[summary.Group], about: dict[str, Any], runs: list[summa
     ratios = [run.ratio for run in runs if run.ratio is not None]
     if ratios:
         mean = summary.geometric_mean(ratios)
-        words += f"; the fastest other library takes {mean:.1f} times as long to come near it"
+        words += (
+            f"; to come within {summary.NEAR} nats a row of it, the fastest other library takes "
+            f"{mean:.1f} times as long (geometric mean of the {len(ratios)} where both do)"
+        )
     return words
-
-
-# -- the figure
-
-
-def draw(found: list[summary.Group]) -> None:
-    """How far below the best ELBO everyone is, over seconds."""
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(4, 3, figsize=(11, 11), layout="constrained")
-    colours = {name: f"C{i}" for i, name in enumerate(dict.fromkeys(g.contender for g in found))}
-    for name, ax in zip(problems.NAMES, axes.flat, strict=True):
-        here = summary.of(found, name)
-        best = summary.reference(here)
-        ax.set_title(name, fontsize=10)
-        ax.set(xscale="log", yscale="log")
-        for contender in colours if best is not None else ():
-            curve = envelope([g for g in here if g.contender == contender], best.median)
-            if curve:
-                ax.plot(*zip(*curve, strict=True), "o-", ms=3, color=colours[contender])
-        ax.axhline(summary.NEAR, color="0.6", lw=0.8, ls="--")
-    for ax in axes[-1]:
-        ax.set_xlabel("seconds, compilation included")
-    for ax in axes[:, 0]:
-        ax.set_ylabel("nats a row below the best")
-    handles = [plt.Line2D([], [], marker="o", ms=3, color=c, label=n) for n, c in colours.items()]
-    figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False)
-    with written(FIGURE, binary=True) as file:
-        figure.savefig(file, format="png", dpi=110, metadata={"Software": None})
-    plt.close(figure)
-
-
-def envelope(found: list[summary.Group], best: float) -> list[tuple[float, float]]:
-    """The smallest gap anyone of these had by each second; gaps below 0.001 are drawn there."""
-    points = sorted(
-        (p["seconds"], best - p["per_row"])
-        for group in found
-        for cell in group.cells
-        for p in cell["points"]
-        if "per_row" in p
-    )
-    curve: list[tuple[float, float]] = []
-    for when, gap in points:
-        if not curve or gap < curve[-1][1]:
-            curve.append((when, max(gap, 1e-3)))
-    return curve
 
 
 # -- the page
@@ -217,14 +191,16 @@ def page(cells: list[dict[str, Any]], about: dict[str, Any]) -> tuple[str, str]:
     short = in_short(found, about, runs)
     parts = [HEAD, f"In short: {short}.", "![ELBO over seconds](convergence.png)"]
     parts += ["The picture has for each library the best of all its settings and seeds.", HOW]
-    parts += ["## The best known", references(found, about)]
+    optimum = about["linear"]["exact"]
+    exact = f"The optimum of `linear` is known in closed form: {optimum:.4f} nats a row."
+    parts += ["## The best known", references(found, about), exact]
     parts += ["## posterax at its defaults", BOLD]
     for prior in problems.PRIORS:
         for method in summary.OURS:
             if any(g.default and (g.contender, g.prior) == (method, prior) for g in found):
                 title = f"### {method}" + (", prior scaled by the fan-in" if prior != "own" else "")
                 parts += [title, defaults(found, about, method, prior)]
-    parts += ["## Seconds to within 0.1 nats a row of the best", RACE, seconds_table]
+    parts += ["## Seconds to within 0.1 nats a row of the best", RACE, seconds_table, alone(runs)]
     parts += [reasons(cells), agreement(cells), machine(cells)]
     return "\n\n".join(part.strip() for part in parts if part) + "\n", short
 
@@ -274,7 +250,7 @@ def main() -> None:
     write_file(FACTS, json.dumps(about, indent=1) + "\n")
     text, short = page(cells, about)
     if "convergence.png" in text:
-        draw(summary.groups(cells))
+        draw(summary.groups(cells), FIGURE)
     write_file(PAGE, text)
     index = INDEX.read_text()
     line = LINE.format(short)

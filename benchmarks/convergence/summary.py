@@ -44,6 +44,12 @@ class Group(NamedTuple):
         return statistics.median(self.last)
 
     @property
+    def first(self) -> float:
+        """Of seed 0, which everyone has."""
+        by_seed = {cell["seed"]: value for cell, value in zip(self.cells, self.last, strict=True)}
+        return by_seed.get(0, -math.inf)
+
+    @property
     def seconds(self) -> float:
         """To the end, the median over the seeds."""
         return statistics.median(cell["points"][-1]["seconds"] for cell in self.cells)
@@ -85,9 +91,14 @@ def of(found: list[Group], problem: str, prior: str = "own") -> list[Group]:
 
 
 def reference(found: list[Group]) -> Group | None:
-    """The highest median ELBO by anyone; settings with fewer seeds count where none has all."""
-    most = max((min(SEEDS, len(group.cells)) for group in found), default=0)
-    whole = [g for g in found if len(g.cells) >= most and math.isfinite(g.median)]
+    """The highest median ELBO over the seeds, of the best setting by seed 0 and all with 5 seeds.
+
+    A setting that was tried with seed 0 alone counts too where it is the best: leaving it out would
+    move the goal towards those who are far from it.
+    """
+    sound = [group for group in found if math.isfinite(group.median)]
+    first = max(sound, key=lambda group: group.first, default=None)
+    whole = [g for g in sound if len(g.cells) >= SEEDS or g is first]
     return max(whole, key=lambda group: group.median, default=None)
 
 

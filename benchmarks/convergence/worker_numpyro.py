@@ -128,7 +128,7 @@ def main():
         if timer.due:
             params = {k: np.asarray(v) for k, v in svi.get_params(state).items()}
             timer.save(*readout.read("numpyro", params, spec["layers"]), steps)
-    keys = jax.random.split(jax.random.key(asked["seed"] + 1), clock.DRAWS)
+    keys = jax.random.split(jax.random.key(asked["seed"] + 1), clock.own_draws(spec["rows"]))
     evaluate = jax.jit(lambda key, x, y: svi.evaluate(state._replace(rng_key=key), x, y))
     said = {
         "points": timer.points,

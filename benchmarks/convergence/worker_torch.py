@@ -226,7 +226,7 @@ def train(asked, timer, step, state, own):
         if timer.due:
             timer.save(*readout.read(asked["peer"], state(), spec["layers"]), steps)
         if timer.over:
-            return float(np.mean([own(x, y) for _ in range(clock.DRAWS)]))
+            return float(np.mean([own(x, y) for _ in range(clock.own_draws(spec["rows"]))]))
 
 
 LIBRARIES = {"bayesian-torch": bayesian_torch, "torchbnn": torchbnn, "blitz": blitz}
