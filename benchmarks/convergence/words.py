@@ -23,8 +23,8 @@ HOW = """## How it was measured
   layer; NumPyro's training loop and its initialisation are compiled. The layer libraries start as
   they do by default: torchbnn's deviations start at the prior's.
 - One function judges all: `px.selection.elbo` with the same noise for everyone, on μ and σ as read
-  out of each library. The error is that of its Monte Carlo estimate, 1,000 draws (20,000 for the two
-  curves, 50 for `cnn`, 20 for `mnist`); points before the end of a run have a fifth of them.
+  out of each library. The error is that of its Monte Carlo estimate, 1,000 draws (20,000 for the
+  two curves, 50 for `cnn`, 20 for `mnist`); points before the end of a run have a fifth of them.
 - As a check of the reading, every other library also says its own ELBO at the end, from 200 draws
   (10 for `mnist`);
   the last line of this page has how far apart the two are.
