@@ -8,7 +8,7 @@ export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.3
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install demo test test-all attack lint format types wheel audit versions docs docs-serve reproduce bench bench-gpu ablation clean
+.PHONY: help install demo test test-all attack lint format types wheel audit versions docs docs-serve reproduce bench bench-gpu bench-convergence ablation clean
 
 help:
 	@echo "make demo        fit the paper's curve and digits, print a table, save a picture"
@@ -19,6 +19,7 @@ help:
 	@echo "make reproduce   run an experiment of docs/results: make reproduce NAME=mnist"
 	@echo "                 (without NAME: list them; ARGS=\"--budget quick\" sets options)"
 	@echo "make bench       measure beside other libraries (make bench-gpu: on one GPU)"
+	@echo "make bench-convergence   which ELBO the defaults and other libraries reach, and when (hours)"
 	@echo "make audit       licences of dependencies, and known weaknesses of their versions"
 	@echo "make versions    try every Python and the oldest and newest dependencies (half an hour)"
 	@echo "make format      let ruff rewrite the code"
@@ -115,6 +116,14 @@ bench: install $(PEERS)/.installed
 	$(BIN)/python -m benchmarks.mcmc --peers $(PEERS)/bin/python
 	$(BIN)/python -m benchmarks.ensemble --peers $(PEERS)/bin/python
 	$(BIN)/python -m benchmarks.report
+
+# time to the posterior, for docs/results/convergence.md; what was measured before is kept
+bench-convergence: install $(PEERS)/.installed
+	$(BIN)/python -m benchmarks.convergence.run
+	$(BIN)/python -m benchmarks.convergence.run --prior fan_in
+	$(BIN)/python -m benchmarks.convergence.search
+	$(BIN)/python -m benchmarks.convergence.peers --peers $(PEERS)/bin/python
+	$(BIN)/python -m benchmarks.convergence.report
 
 # what each measure for speed is worth, for docs/speed.md
 ablation: install
