@@ -11,7 +11,6 @@ from posterax.fitting.validation import Validation
 from posterax.infer import (
     IVON,
     SWAG,
-    BayesByBackprop,
     DeepEnsemble,
     Laplace,
     MaximumAPosteriori,
@@ -23,6 +22,7 @@ from posterax.likelihoods import Categorical
 from posterax.model import Model
 from posterax.posteriors import Posterior
 
+from .methods import bayes_by_backprop
 from .perceptrons import perceptron
 
 RATE = 0.5  # of dropout
@@ -63,7 +63,7 @@ ARMS = (
     Arm("weight decay", True, lambda s: MaximumAPosteriori(s["learning_rate"]), SCALED),
     Arm(
         "Bayes by Backprop", False,
-        lambda s: BayesByBackprop(kl_weights="blundell", learning_rate=s["learning_rate"]),
+        lambda s: bayes_by_backprop(kl_weights="blundell", learning_rate=s["learning_rate"]),
         POINTS, prior=MIXTURE,
     ),
     Arm("IVON", False, lambda s: IVON(s["learning_rate"]), _grid((0.5, 1.0), SCALES)),

@@ -19,10 +19,11 @@ import numpy as np
 from posterax import bandits, priors
 from posterax.bandits import Environment, Policy
 from posterax.bandits.tables import OPENML, table
-from posterax.infer import BayesByBackprop, MaximumLikelihood
+from posterax.infer import MaximumLikelihood
 from posterax.infer.objective import adam
 from posterax.likelihoods import Gaussian
 
+from .methods import bayes_by_backprop
 from .store import Store
 
 MARKS = (100, 1_000, 5_000, 10_000, 20_000, 50_000)  # where the regret is tabled
@@ -128,7 +129,7 @@ def policy(name: str, settings: Settings, size: Budget, updates: int) -> Policy:
     if name in GREEDY:
         learn = MaximumLikelihood(optimizer=adam(settings.rate(updates)))
         return bandits.EpsilonGreedy(method=learn, epsilon=GREEDY[name], **shared)
-    method = BayesByBackprop(
+    method = bayes_by_backprop(
         optimizer=adam(settings.rate(updates), eps=settings.eps),
         initial_rho=settings.initial_rho,
     )

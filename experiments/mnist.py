@@ -27,6 +27,7 @@ from posterax.model import Model
 from posterax.posteriors import Point, Posterior
 
 from .data import Images, inputs, load, spread
+from .methods import bayes_by_backprop
 from .perceptrons import perceptron
 from .store import Store
 
@@ -255,7 +256,7 @@ def method(row: str, settings: Settings, images: int) -> Method:
     if row == "dropout":
         return MCDropout(learning_rate=rate)
     names = {field.name for field in BayesByBackprop.__dataclass_fields__.values()}
-    return BayesByBackprop(**{k: v for k, v in settings.items() if k in names})
+    return bayes_by_backprop(**{k: v for k, v in settings.items() if k in names})
 
 
 @cache  # one transformation for all seeds: another would be compiled anew

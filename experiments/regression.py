@@ -22,6 +22,7 @@ from posterax.infer import HMC, BayesByBackprop, DeepEnsemble, MaximumAPosterior
 from posterax.metrics import evaluate
 from posterax.posteriors import Point, Posterior
 
+from .methods import bayes_by_backprop
 from .store import Store
 
 LEVEL = 0.9
@@ -113,7 +114,8 @@ def one(arm: Arm, size: Budget, seed: int) -> dict[str, Any]:
 
 def train_arm(arm: Arm, data: Arrays, size: Budget, key: int) -> Posterior:
     """The posterior of the curve's network by this method."""
-    method = arm.kind(**arm.options(size))
+    make = bayes_by_backprop if arm.kind is BayesByBackprop else arm.kind
+    method = make(**arm.options(size))
     length: dict[str, Any] = {"epochs": size.epochs, "batch_size": size.batch_size}
     if method.needs.counts == "steps":
         length = {"steps": size.draws}

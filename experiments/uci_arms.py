@@ -7,11 +7,13 @@ import numpy as np
 
 from posterax import priors
 from posterax.fitting.fit import fit
-from posterax.infer import MCLMC, BayesByBackprop, DeepEnsemble
+from posterax.infer import MCLMC, DeepEnsemble
 from posterax.likelihoods import Gaussian
 from posterax.model import Model
 from posterax.networks import MLP
 from posterax.posteriors import Posterior
+
+from .methods import bayes_by_backprop
 
 Data = tuple[np.ndarray, np.ndarray]
 Settings = dict[str, Any]
@@ -61,7 +63,7 @@ class Arm(NamedTuple):
 
 
 def _bbb(settings: Settings, work: Work) -> tuple[Any, dict[str, Any]]:
-    method = BayesByBackprop(
+    method = bayes_by_backprop(
         estimator="local", learning_rate=1e-2, temperature=settings["temperature"]
     )
     return method, {"epochs": settings["epochs"], "batch_size": work.batch_size}

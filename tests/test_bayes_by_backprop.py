@@ -184,7 +184,9 @@ def test_minibatch_shares_sum_to_one(weighting):
 def test_minibatch_objectives_sum_to_the_full_objective(rng, weighting, batches):
     """Same noise: the mean over an epoch of the minibatch gradients is the full gradient."""
     x, y = linear_data(rng, n=1000)
-    method = px.BayesByBackprop(kl_weights=weighting, kl="monte_carlo", initial_rho=-1.0)
+    method = px.BayesByBackprop(
+        estimator="weight", kl_weights=weighting, kl="monte_carlo", initial_rho=-1.0
+    )
     size = 1000 // batches
     whole, state = phase_of(method, linear_model(3), 1000)
     part, _ = phase_of(method, linear_model(3), 1000, batches, size)
@@ -209,7 +211,7 @@ def test_minibatch_objectives_sum_to_the_full_objective(rng, weighting, batches)
 def test_step_scales_likelihood_and_kl_per_data_point(rng):
     """One step of gradient descent is −rate · ∇(mean NLL + KL/N), whatever the batch size."""
     x, y = linear_data(rng, n=40)
-    method = px.BayesByBackprop(optimizer=optax.sgd(1.0), initial_rho=-1.0)
+    method = px.BayesByBackprop(optimizer=optax.sgd(1.0), initial_rho=-1.0, estimator="weight")
     moved = []
     for copies in (1, 5):  # at μ = 0 the KL does not move μ, so only its reported share changes
         model = linear_model(3, px.priors.Gaussian(SCALE))

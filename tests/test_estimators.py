@@ -20,8 +20,8 @@ from scipy import stats
 import posterax as px
 from posterax._util.noise import noise_key
 from posterax._util.tree import path_name
-from posterax.posteriors.random_weights import forward
 from posterax.model import Parameters
+from posterax.posteriors.random_weights import forward
 from posterax.program.reuse import uses
 
 pytestmark = pytest.mark.usefixtures("hasty_compiler")

@@ -42,7 +42,10 @@ def test_it_finds_the_mean_field_optimum(prior):
 def test_a_step_is_that_of_the_optimizer_and_of_the_equations():
     model = LINE.model()
     weight = np.linspace(0.5, 1.5, 20).astype("float32")
-    method = px.IVON(learning_rate=0.3, schedule="constant", hessian_init=2.0, b2=0.9, clip=0.5)
+    method = px.IVON(
+        learning_rate=0.3, schedule="constant", hessian_init=2.0, b2=0.9, clip=0.5,
+        estimator="weight",
+    )  # fmt: skip
     ready = prepare(model, (*LINE.data, weight), method, Asked(None, 10, 20))
     (phase,) = method.phases(ready.model, ready.plan)
     assert isinstance(phase, IVONPhase)

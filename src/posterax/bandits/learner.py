@@ -276,7 +276,7 @@ def constant_rate(method: Method) -> Method:
     changed: dict[str, Any] = {}
     if isinstance(inside, Method):  # it brings its own
         changed = {"inside": constant_rate(inside)}
-    elif (schedule := getattr(method, "schedule", "constant")) == "cosine":
+    elif (schedule := getattr(method, "schedule", "constant")) in ("hold", "cosine"):
         changed = {"schedule": "constant"}
     elif schedule != "constant":
         raise ValueError(

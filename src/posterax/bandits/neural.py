@@ -155,7 +155,10 @@ class Neural(Policy):
 
     def default_method(self) -> Method:
         """What trains the network where no method is given."""
-        return BayesByBackprop(learning_rate=3e-4, schedule="constant", initial_rho=-5.0)
+        return BayesByBackprop(
+            learning_rate=3e-4, rho_rate=1.0, schedule="constant", initial_rho=-5.0,
+            estimator="weight",
+        )  # fmt: skip
 
     def inference(self) -> Method:
         """The method, as the loop uses it."""

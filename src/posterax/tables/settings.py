@@ -67,7 +67,10 @@ def _variational(rate: float, members: int, temperature: Any) -> Method:
             "temperature must be a number above 0, or a pair (coldest, warmest) of them, got "
             f"{temperature!r}"
         ) from None
-    inside = BayesByBackprop(learning_rate=rate, initial_rho=INITIAL_RHO)
+    inside = BayesByBackprop(
+        learning_rate=rate, initial_rho=INITIAL_RHO, rho_rate=1.0, estimator="weight",
+        schedule="cosine",
+    )  # fmt: skip
     if members == 1:
         return dataclasses.replace(inside, temperature=ends[0])  # alone, the cautious one
     return DeepEnsemble(members, inside, tuple(np.geomspace(*ends, members).tolist()))

@@ -71,7 +71,8 @@ class ElboPhase(DescentPhase):
         if method.optimizer is not None or not hasattr(method, "rho_rate"):
             return super()._optimizer()
         rate = partial(rate_at, method.learning_rate, method.schedule, self.plan)
-        return adam(rate, b2=B2, faster={"rho": method.rho_rate})
+        b2 = {"b2": B2} if holds(method) else {}
+        return adam(rate, **b2, faster={"rho": method.rho_rate})
 
     # -- the mean of the last iterates, where rates hold and then fall
 
