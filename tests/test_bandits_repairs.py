@@ -58,8 +58,9 @@ def test_the_deviation_is_exact_for_all_that_was_seen():
     """
     noise, scale, n = 0.5, 0.7, 800
     method = px.BayesByBackprop(
-        samples=8, antithetic=True, learning_rate=0.005, schedule="constant", initial_rho=-4.5
-    )
+        samples=8, antithetic=True, learning_rate=0.005, schedule="constant", initial_rho=-4.5,
+        rho_rate=1.0, estimator="weight",
+    )  # fmt: skip
     policy = bandits.Thompson(
         None, method, hidden=(), prior=px.priors.Gaussian(scale), buffer=32, batch_size=32,
         updates=500, likelihood=px.likelihoods.Gaussian(noise), reward_scale=1.0,

@@ -157,8 +157,9 @@ def test_settings_become_methods_and_priors():
     one = mnist.MIXTURE | {"kl_weights": "blundell", "samples": 2, "sigma2": 0.01}
     method = mnist.method(MIXTURE, one, 1000)
     assert method == px.BayesByBackprop(
-        learning_rate=1e-3, kl_weights="blundell", samples=2, initial_rho=-5.0
-    )
+        learning_rate=1e-3, kl_weights="blundell", samples=2, initial_rho=-5.0,
+        rho_rate=1.0, schedule="cosine", estimator="weight",
+    )  # fmt: skip
     prior = mnist.prior(one)
     assert isinstance(prior, px.priors.ScaleMixture)
     assert float(prior.sigma2) == pytest.approx(0.01)
