@@ -208,7 +208,8 @@ def _units(model: Model, x: PyTree, active: dict[str, np.ndarray]) -> dict[str, 
         known = active.get(f"network.{name}")
         if units is None or known is None or known.ndim != 2:
             continue
-        inputs_first = np.shape(units.units)[0] > 1 or known.shape[1] == 1
+        rows, columns = np.shape(units.units)  # one of them is 1, or both with a single input
+        inputs_first = rows > 1 or (columns == 1 and known.shape[0] == 1)
         found[name] = float(known.any(0 if inputs_first else 1).mean())
     return dict(list(found.items())[:-1])  # the last leads to the outputs
 
