@@ -347,3 +347,15 @@ def test_models_that_have_not_converged_are_not_ranked():
         px.compare({"small": short}, (X, Y), by="elbo")
     value = px.selection.elbo(short, (X, Y))
     assert px.compare({"small": value}).best == "small"
+
+
+def test_a_network_that_the_prior_switched_off_is_called_collapsed():
+    """From the prior's own deviations the draws are noise, and the KL wins before the data do."""
+    model = px.Model(
+        px.networks.MLP(1, 1, (40, 40), activation="tanh", key=0),
+        px.priors.Gaussian(3.0), px.likelihoods.Gaussian(1.0),
+    )  # fmt: skip
+    method = px.BayesByBackprop(learning_rate=1e-2, initial_rho="prior")
+    with pytest.warns(px.ConvergenceWarning, match="are off"):
+        found = px.fit(model, (X, Y), method, steps=1500, key=0).diagnose()
+    assert "collapsed" in found.kinds

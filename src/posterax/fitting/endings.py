@@ -22,7 +22,7 @@ from .identity import in_session, target
 from .position import all_finite
 
 SAMPLES = 2, 100  # draws of q for the bound at the end: a tenth of the epochs, within these
-CHEAP = 50  # weights of chains that are looked at when a fit ends
+CHEAP = 16  # weights and predictions of chains that are looked at when a fit ends
 ENDED = 2**30  # a stream of random numbers that no phase uses
 
 if TYPE_CHECKING:
@@ -70,14 +70,25 @@ def judged(run: "Run", posterior: Posterior) -> Posterior:
         if found.bound is not None:
             settings["bound"] = found.bound.plain()
         settings["measures"] = found.measures
-    try:
-        words = warn_of(diagnose(posterior, most=CHEAP))
-    except ValueError:  # too few draws to judge chains by
-        words = None
+    words = _wrong(posterior, data)
     if words is not None:
         more = " posterior.diagnose() has the numbers."
         warnings.warn(words + more, ConvergenceWarning, stacklevel=5)  # where px.fit is called
     return posterior
+
+
+def _wrong(posterior: Posterior, data: Any) -> str | None:
+    """What is wrong in words. Chains are judged by a few predictions, since weights mislead."""
+    x = None
+    if getattr(posterior, "chained", False):
+        if data is None:
+            return None
+        rows = np.unique(np.linspace(0, int(data.count) - 1, CHEAP).round().astype(int))
+        x = jax.tree.map(lambda a: np.asarray(a)[rows], data.x)
+    try:
+        return warn_of(diagnose(posterior, x, most=CHEAP))
+    except ValueError:  # too few draws to judge chains by
+        return None
 
 
 def _epochs(run: "Run") -> dict[str, float]:
