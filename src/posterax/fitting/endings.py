@@ -63,18 +63,26 @@ def judged(run: "Run", posterior: Posterior) -> Posterior:
 
     Fits of fewer than 100 steps, and those of streams, are judged by their steps alone.
     """
-    settings, data = posterior.record.settings, run.ready.data
-    if is_variational(posterior) and data is not None and run.at.step >= SHORTEST:
-        samples = int(np.clip(0.1 * settings.get("epochs", 0), *SAMPLES))
-        found = look(posterior, data, samples=samples, key=jax.random.fold_in(run.key, ENDED))
-        if found.bound is not None:
-            settings["bound"] = found.bound.plain()
-        settings["measures"] = found.measures
-    words = _wrong(posterior, data)
+    try:
+        _measure(run, posterior)
+        words = _wrong(posterior, run.ready.data)
+    except Exception as error:  # whatever it is, a long fit must not be lost by a look at it
+        words = f"The posterior could not be judged ({type(error).__name__}: {error})."
     if words is not None:
         more = " posterior.diagnose() has the numbers."
         warnings.warn(words + more, ConvergenceWarning, stacklevel=5)  # where px.fit is called
     return posterior
+
+
+def _measure(run: "Run", posterior: Posterior) -> None:
+    """Write the bound and the measures of a variational posterior into its record."""
+    settings, data = posterior.record.settings, run.ready.data
+    if not is_variational(posterior) or data is None or run.at.step < SHORTEST:
+        return
+    samples = int(np.clip(0.1 * settings.get("epochs", 0), *SAMPLES))
+    found = look(posterior, data, samples=samples, key=jax.random.fold_in(run.key, ENDED))
+    assert found.bound is not None
+    settings["bound"], settings["measures"] = found.bound.plain(), found.measures
 
 
 def _wrong(posterior: Posterior, data: Any) -> str | None:
