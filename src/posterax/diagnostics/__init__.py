@@ -1,7 +1,6 @@
 """Whether to trust a posterior: chains, ELBO, a diagnosis in words, the course of training."""
 
-from .bound import Bound, bound
-from .diagnosis import Diagnosis, Space, diagnose, warn_of
-from .measures import measure
+from .bound import Bound
+from .diagnosis import Diagnosis, Space, diagnose
 
-__all__ = ["Bound", "Diagnosis", "Space", "bound", "diagnose", "measure", "warn_of"]
+__all__ = ["Bound", "Diagnosis", "Space", "diagnose"]

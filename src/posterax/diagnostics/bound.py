@@ -112,16 +112,14 @@ def draw_by_draw(
     """The parts of the bound, draw by draw; those of several parts of the data can be added."""
     posterior = unlinearised(posterior)
     apart = apart and isinstance(posterior, MeanFieldGaussian)
-    ids, weights = posterior.antithetic(jax.random.split(as_key(key))[0], samples)
+    ids, weights = _draws(posterior, jax.random.split(as_key(key))[0], samples)
     n = len(weights)
     rows = data.y.shape[0]
     group = WIDE if rows <= FEW_ROWS else NARROW
-    # the room is filled by draws that come again, and are not looked at or weigh nothing
-    room = ROOM if n <= ROOM else -(-bucket(n) // WIDE) * WIDE
-    ids = jax.tree.map(lambda a: a[np.arange(room) % n], ids)
+    room = len(jax.tree.leaves(ids)[0])
     log_weights = np.full(room, -np.inf)
     with np.errstate(divide="ignore"):
-        log_weights[:n] = np.log(np.asarray(weights, np.float64))
+        log_weights[:n] = np.log(weights)
     blocks = -(-rows // max(1, default_block_bytes() // _bytes_per_row(posterior, data, group)))
     parts = _totals(
         posterior.bare(), dataclasses.replace(data, augment=None), ids,
@@ -131,9 +129,21 @@ def draw_by_draw(
     likelihoods, kl, ratios, predictive = (np.asarray(a, np.float64) for a in parts)
     return Totals(
         likelihoods.sum(-1)[:n], kl[:n], ratios[:n],
-        float(predictive @ np.asarray(data.weight, np.float64)), np.asarray(weights, np.float64),
-        apart,
+        float(predictive @ np.asarray(data.weight, np.float64)), weights, apart,
     )  # fmt: skip
+
+
+def _draws(posterior: Posterior, key: jax.Array, samples: int) -> tuple[PyTree, np.ndarray]:
+    """Identities that fill the room of a program, and the weights of those that count."""
+    if isinstance(posterior, Symmetric) and samples <= ROOM:
+        # the first of many are the same as if they were all, and no number is compiled anew
+        return posterior.antithetic(key, ROOM).ids, np.full(samples, 1 / samples)
+    ids, weights = posterior.antithetic(key, samples)
+    n = len(weights)
+    # the rest are draws that come again, and are not looked at or weigh nothing
+    room = ROOM if n <= ROOM else -(-bucket(n) // WIDE) * WIDE
+    ids = jax.tree.map(lambda a: a[np.arange(room) % n], ids)
+    return ids, np.asarray(weights, np.float64)
 
 
 def bound_of(totals: Totals, rows: float) -> Bound:

@@ -69,7 +69,8 @@ def climb(
     With Δ₁ = E(T/4) − E(T/8) and Δ₂ = E(T/2) − E(T/4), both of the held learning rate, and the
     ratio r = Δ₂ / Δ₁, doublings that go on so would gain Δ₂ r / (1 − r) more from T/2 on; the
     second half, whose rate falls to zero, has the length of a quarter. Where the ELBO rises less
-    from T/2 to 3T/4, that is the gain of a doubling: a falling rate alone makes it rise.
+    from T/2 to 3T/4, r and the next gain are what this tells: a falling rate alone would make it
+    rise, not settle.
 
     Args:
         steps: numbers of steps taken.
@@ -98,12 +99,13 @@ def climb(
     gain = end - float(np.nanmin([elbo[0], start]))
     allowed = min(PER_ROW * rows, SHARE * max(gain, 0.0))
     tolerance = max(allowed, 3 * error, FLOOR[0] * rows + FLOOR[1])
-    before, last = quarter - eighth, min(half - quarter, (later - half) / QUARTER)
-    if last <= 0:
+    before, last, then = quarter - eighth, half - quarter, (later - half) / QUARTER
+    if min(last, then) <= 0:
         return Climb("level", end - half, 0.0, tolerance)
-    ratio = last / before if before > 0 else math.inf
+    ratio = min(last / before if before > 0 else math.inf, then / last)
     slowed = min(ratio, SLOW)
-    to_go = last * slowed / (1 - slowed) * slowed**ANNEALED
+    # what the next doubling would gain from the end on, and with it all that follow
+    to_go = min(last * slowed, then) * slowed**ANNEALED / (1 - slowed)
     shown = end - half if end > half else last
     if to_go <= tolerance:
         return Climb("level", shown, to_go, tolerance)

@@ -16,7 +16,7 @@ from jaxtyping import PyTree
 from .._util.keys import KeyLike
 from .._util.special import softplus
 from .._util.tree import named_leaves
-from ..data import Data
+from ..data import Data, bucket, pad_rows
 from ..model import Model, Parameters
 from ..posteriors import MeanFieldGaussian, Posterior, PriorPosterior
 from ..posteriors.draws import pareto_smooth
@@ -61,7 +61,7 @@ def measure(
     found: dict[str, Any] = {
         "constant_nll": constant_nll(posterior, x, y, weight),
         "weights": posterior.model.bayesian_size,
-        **_scales(posterior, x, y),
+        **_scales(posterior, x, y, weight),
     }
     if isinstance(posterior, MeanFieldGaussian):
         found |= _activity(posterior, x) | {"sigma_change": _sigma_change(posterior)}
@@ -71,11 +71,14 @@ def measure(
 
 
 def few_rows(data: Data) -> tuple[PyTree, jax.Array, np.ndarray]:
-    """At most 512 rows that count, evenly spread."""
+    """At most 512 rows that count, evenly spread; padded with rows of weight 0 to a shared size."""
     rows = np.flatnonzero(np.asarray(data.weight) > 0)
     rows = rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), FEW)).round().astype(int))]
-    take = lambda a: np.asarray(a)[rows]  # noqa: E731
-    return jax.tree.map(take, data.x), take(data.y), take(data.weight).astype(np.float64)
+    size = bucket(len(rows))
+    take = lambda a: pad_rows(np.asarray(a)[rows], size)  # noqa: E731
+    weight = np.asarray(data.weight, np.float64)[rows]
+    weight = np.concatenate([weight, np.zeros(size - len(rows))])
+    return jax.tree.map(take, data.x), take(data.y), weight
 
 
 def plain(found: Any) -> Any:
@@ -123,7 +126,7 @@ def _constant(
     return jax.value_and_grad(nll)(flat)
 
 
-def _scales(posterior: Posterior, x: PyTree, y: Any) -> dict[str, Any]:
+def _scales(posterior: Posterior, x: PyTree, y: Any, weight: np.ndarray) -> dict[str, Any]:
     """The deviation of outputs under the prior and of what they have to reach."""
     model = posterior.model
     some = jax.tree.map(lambda a: a[:PRIOR_ROWS], x)
@@ -132,7 +135,7 @@ def _scales(posterior: Posterior, x: PyTree, y: Any) -> dict[str, Any]:
         before = PriorPosterior(model, model.network.state, posterior.targets)
     outputs = before.predict(some, samples=PRIOR_DRAWS, key=0).outputs().astype(np.float64)
     prior_scale = float(np.sqrt(np.median(np.square(outputs).mean((1, *range(2, outputs.ndim))))))
-    spread = float(np.std(np.asarray(y, np.float64)))
+    spread = float(np.std(np.asarray(y, np.float64)[weight > 0]))
     regression = model.likelihood.kind == "regression"
     return {
         "prior_scale": prior_scale,
@@ -208,7 +211,8 @@ def _units(model: Model, x: PyTree, active: dict[str, np.ndarray]) -> dict[str, 
         known = active.get(f"network.{name}")
         if units is None or known is None or known.ndim != 2:
             continue
-        inputs_first = np.shape(units.units)[0] > 1 or known.shape[1] == 1
+        rows, columns = np.shape(units.units)  # one of them is 1, or both with a single input
+        inputs_first = rows > 1 or (columns == 1 and known.shape[0] == 1)
         found[name] = float(known.any(0 if inputs_first else 1).mean())
     return dict(list(found.items())[:-1])  # the last leads to the outputs
 

@@ -82,7 +82,7 @@ def pull(point: Point, w: Parameters, x: PyTree, y: Any, weight: np.ndarray, tot
 def _gradients(
     point: Point, w: Parameters, x: PyTree, y: jax.Array, weight: jax.Array, total: float
 ) -> tuple[jax.Array, jax.Array]:
-    model, n = point.model, len(weight)
+    model, n = point.model, jnp.sum(weight > 0)
     from_prior = jax.tree.map(lambda g: g / total, jax.grad(model.log_prior)(w))
 
     def one(sums: Any, row: Any) -> tuple[Any, None]:

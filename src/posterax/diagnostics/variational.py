@@ -34,8 +34,8 @@ def variational_findings(
     """
     rows = float(record.settings.get("examples") or 0)
     said = list(_convergence(record, bound, seen, rows))
-    open_end = any(finding.serious for finding in said)
     said += _collapse(record, bound, seen)
+    open_end = any(finding.serious for finding in said)
     said += _prior(bound, seen, rows, open_end)
     said += _approximation(bound, seen)
     if bound is None:

@@ -22,7 +22,7 @@ from .identity import in_session, target
 from .position import all_finite
 
 SAMPLES = 2, 100  # draws of q for the bound at the end: a tenth of the epochs, within these
-CHEAP = 50  # weights of chains that are looked at when a fit ends
+CHEAP = 16  # weights and predictions of chains that are looked at when a fit ends
 ENDED = 2**30  # a stream of random numbers that no phase uses
 
 if TYPE_CHECKING:
@@ -63,21 +63,40 @@ def judged(run: "Run", posterior: Posterior) -> Posterior:
 
     Fits of fewer than 100 steps, and those of streams, are judged by their steps alone.
     """
-    settings, data = posterior.record.settings, run.ready.data
-    if is_variational(posterior) and data is not None and run.at.step >= SHORTEST:
-        samples = int(np.clip(0.1 * settings.get("epochs", 0), *SAMPLES))
-        found = look(posterior, data, samples=samples, key=jax.random.fold_in(run.key, ENDED))
-        if found.bound is not None:
-            settings["bound"] = found.bound.plain()
-        settings["measures"] = found.measures
     try:
-        words = warn_of(diagnose(posterior, most=CHEAP))
-    except ValueError:  # too few draws to judge chains by
-        words = None
+        _measure(run, posterior)
+        words = _wrong(posterior, run.ready.data)
+    except Exception as error:  # whatever it is, a long fit must not be lost by a look at it
+        words = f"The posterior could not be judged ({type(error).__name__}: {error})."
     if words is not None:
         more = " posterior.diagnose() has the numbers."
         warnings.warn(words + more, ConvergenceWarning, stacklevel=5)  # where px.fit is called
     return posterior
+
+
+def _measure(run: "Run", posterior: Posterior) -> None:
+    """Write the bound and the measures of a variational posterior into its record."""
+    settings, data = posterior.record.settings, run.ready.data
+    if not is_variational(posterior) or data is None or run.at.step < SHORTEST:
+        return
+    samples = int(np.clip(0.1 * settings.get("epochs", 0), *SAMPLES))
+    found = look(posterior, data, samples=samples, key=jax.random.fold_in(run.key, ENDED))
+    assert found.bound is not None
+    settings["bound"], settings["measures"] = found.bound.plain(), found.measures
+
+
+def _wrong(posterior: Posterior, data: Any) -> str | None:
+    """What is wrong in words. Chains are judged by a few predictions, since weights mislead."""
+    x = None
+    if getattr(posterior, "chained", False):
+        if data is None:
+            return None
+        rows = np.unique(np.linspace(0, int(data.count) - 1, CHEAP).round().astype(int))
+        x = jax.tree.map(lambda a: np.asarray(a)[rows], data.x)
+    try:
+        return warn_of(diagnose(posterior, x, most=CHEAP))
+    except ValueError:  # too few draws to judge chains by
+        return None
 
 
 def _epochs(run: "Run") -> dict[str, float]:

@@ -1,5 +1,6 @@
 """Several models side by side, the best first."""
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,6 +11,8 @@ from scipy.special import softmax
 from .._util.admit import admit_float64
 from .._util.checks import one_of
 from .._util.keys import KeyLike
+from ..diagnostics.diagnosis import warn_of
+from ..diagnostics.fitted import is_variational
 from ..posteriors import Evidence, Posterior
 from .evidence import Examples, elbo, fitted_examples
 from .pointwise import heldout, loo, waic
@@ -75,7 +78,7 @@ def compare(
         degree 1 -307.6 0.0     -310.3           0.0        0.00  exact
         degree 3 is best, 310.3 ± 0.0 nats ahead of degree 1.
     """
-    named = _named(models)
+    named, doubts = _named(models), dict[str, str]()
     kinds = {type(model) for model in named.values()}
     if kinds <= {Score} or kinds <= {Evidence}:
         scores = dict(named)
@@ -89,10 +92,12 @@ def compare(
             given = ", ".join(sorted(kind.__name__ for kind in kinds))
             raise TypeError(f"models must be posteriors, or scores of one kind, got {given}")
         by = ("evidence" if data is None else "loo") if by is None else by
+        doubts = _judged(named) if by == "elbo" else {}
         scores = {name: _score(model, data, by, samples, key) for name, model in named.items()}
         if by == "evidence":
             _refuse_different_examples({n: fitted_examples(model) for n, model in named.items()})
-    return _pointwise(by, scores) if by in SCORES else _evidences(by, scores)
+    found = _pointwise(by, scores) if by in SCORES else _evidences(by, scores)
+    return dataclasses.replace(found, warnings=doubts | found.warnings)
 
 
 def stacking(log_densities: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
@@ -148,6 +153,24 @@ def _named(models: Models) -> dict[str, Any]:
     if not models:
         raise ValueError("models is empty: there is nothing to compare")
     return {str(name): model for name, model in models.items()}
+
+
+def _judged(models: dict[str, Posterior]) -> dict[str, str]:
+    """Refuse a variational fit that has not converged; what else is wrong with one, by name."""
+    doubts = {}
+    for name, posterior in models.items():
+        if posterior.record is None or not is_variational(posterior):
+            continue
+        diagnosis = posterior.diagnose()
+        words = warn_of(diagnosis)
+        if "not converged" in diagnosis.kinds:
+            raise ValueError(
+                f"models: {name} has not converged, so its ELBO says nothing about the model. "
+                f"{words} px.selection.elbo(posterior, data) gives its value as it is"
+            )
+        if words is not None:
+            doubts[name] = words
+    return doubts
 
 
 def _score(

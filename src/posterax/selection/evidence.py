@@ -17,8 +17,11 @@ from .._util.checks import whole_number
 from .._util.keys import KeyLike
 from ..data import Stream, as_stream, is_batches, unpack
 from ..diagnostics.bound import draw_by_draw, has_density, held, mean_of_pairs, unlinearised
-from ..posteriors import Evidence, Posterior
+from ..diagnostics.fitted import is_variational
+from ..diagnostics.measures import constant_nll, few_rows
+from ..posteriors import Evidence, LaplaceGaussian, LowRankGaussian, Posterior
 
+ABSURD = 10.0  # nats a row below a constant prediction, which is no score of a model
 # (x, y), (x, y, weight) or a source of such batches
 Examples: TypeAlias = tuple[PyTree, ...] | Iterable[tuple[PyTree, ...]] | Stream
 
@@ -57,15 +60,43 @@ def elbo(posterior: Posterior, data: Examples, *, samples: int = 100, key: KeyLi
     """
     posterior = with_density(posterior, "elbo")
     samples = whole_number("samples", samples, least=2)
-    found, total = None, 0.0
+    found, total, constant = None, 0.0, 0.0
     for x, y, weight in parts(data):
-        part = draw_by_draw(posterior, held(posterior, x, y, weight), samples=samples, key=key)
+        rows = held(posterior, x, y, weight)
+        part = draw_by_draw(posterior, rows, samples=samples, key=key)
         if found is not None:  # the draws are the same for all parts
             part = part._replace(log_likelihoods=part.log_likelihoods + found.log_likelihoods)
         found, total = part, total + float(weight.sum())
+        if not is_variational(posterior):
+            constant += constant_nll(posterior, *few_rows(rows)) * float(weight.sum())
     assert found is not None
     refuse_other_data(posterior, total, "elbo")
-    return Evidence(*mean_of_pairs(found.log_likelihoods - found.kl, found.weights), "bound")
+    value, error = mean_of_pairs(found.log_likelihoods - found.kl, found.weights)
+    _refuse_absurd(posterior, value, -constant, total)
+    return Evidence(value, error, "bound")
+
+
+def _refuse_absurd(posterior: Posterior, value: float, constant: float, total: float) -> None:
+    """Name what makes a bound worthless, of draws that no ELBO was maximised for."""
+    if np.isfinite(value) and (is_variational(posterior) or value > constant - ABSURD * total):
+        return
+    method = posterior.record.method if posterior.record is not None else ""
+    why = "its log density or the prior's is not finite at its draws"
+    if isinstance(posterior, LaplaceGaussian):
+        why = (
+            "draws of the Gaussian, with the network's own likelihood, leave the mode that it "
+            "was made for; posterior.log_evidence is the score of px.Laplace"
+        )
+    elif isinstance(posterior, LowRankGaussian) and not is_variational(posterior):
+        why = (
+            "the covariance of SWAG's steps is of low rank, and so narrow in most directions "
+            "that its KL from the prior is huge"
+        )
+    raise ValueError(
+        f"elbo: the bound of this posterior of {method or type(posterior).__name__} is "
+        f"{value:,.0f} nats, that of a constant prediction {constant:,.0f}: {why}. Compare "
+        "by='loo' or 'heldout'"
+    )
 
 
 def with_density(posterior: Posterior, name: str) -> Posterior:
