@@ -1,6 +1,7 @@
 """Before anything compiles: data, model and options are checked against each other."""
 
 import dataclasses
+import warnings
 from typing import Any, NamedTuple
 
 import jax
@@ -31,6 +32,7 @@ from ..model import Model
 from ..networks.base import module_of
 from ..predictive import Targets
 from ..priors import is_prior
+from .scales import concerns, refuse_narrow_priors
 
 DEFAULT_BATCH = 128
 DEFAULT_EPOCHS = 100
@@ -109,6 +111,7 @@ def _prepare_arrays(
     check_weights(least_weight(weight), float(np.sum(weight)), dtype)
     held_x, held_y = jax.tree.map(lambda a: cast(a, dtype), x), cast(y, dtype, "y")
     _tell_of_rounding(x, y, dtype)
+    _tell_of_scales(model, x, y, dtype)
     model = model.for_data(np.asarray(y).reshape(n, *inner), weight).for_targets(inner, dtype)
     # a network with state (batch statistics) would see the padding of a full batch
     stateful = bool(jax.tree.leaves(model.network.state))
@@ -142,6 +145,12 @@ def _tell_of_rounding(x: PyTree, y: Any, dtype: Any) -> None:
         warn_of_rounding(name, tree, dtype, stacklevel=6)  # where px.fit is called
 
 
+def _tell_of_scales(model: Model, x: PyTree, y: Any, dtype: Any) -> None:
+    refuse_narrow_priors(model, dtype)
+    for text in concerns(model, x, y):
+        warnings.warn(text, stacklevel=5)  # where px.fit is called
+
+
 def _shapes(x: Any, rows: int, dtype: Any) -> PyTree[jax.ShapeDtypeStruct]:
     """A minibatch of the inputs, by shape and type on the device."""
 
@@ -171,6 +180,7 @@ def _prepare_stream(
     dtype = float_dtype(x, model.network.params)
     check_weights(data.least, data.total, dtype)
     _tell_of_rounding(data.few[0], data.few[1], dtype)
+    _tell_of_scales(model, data.few[0], data.few[1], dtype)
     shapes = _shapes(x, data.batch_size, dtype)
     check_augment(augment, shapes, inner, module_of(model.network))
     few = np.asarray(data.few[1])
