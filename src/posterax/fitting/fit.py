@@ -44,7 +44,8 @@ def fit(
         model: network + prior + likelihood.
         data: ``(x, y)`` or ``(x, y, weight)``, or a re-iterable source of such batches.
         method: an inference method, for instance ``px.BayesByBackprop()``.
-        epochs: passes over the data, for methods that optimise (default 100).
+        epochs: passes over the data, for methods that optimise (default 100, and as many more as
+            make 2000 steps).
         steps: steps of optimisation, or draws retained per chain (default 1000).
         batch_size: examples per step (default 128, or all where the method needs all).
         augment: random changes of each minibatch's inputs, such as ``px.augment.Shift(4)``: one,

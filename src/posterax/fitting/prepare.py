@@ -36,6 +36,7 @@ from .scales import concerns, refuse_narrow_priors
 
 DEFAULT_BATCH = 128
 DEFAULT_EPOCHS = 100
+LEAST_STEPS = 2000  # small data have few batches: benchmarks/defaults.py
 SHARED_ROWS = 2**14  # up to so many, data of similar size share one compiled program
 
 
@@ -236,7 +237,8 @@ def _plan(
     elif steps is None:
         passes = above_zero("epochs", DEFAULT_EPOCHS if epochs is None else epochs)
         said = f"epochs={passes:g} of {batches} batches"
-        steps = check_steps(max(1, round(passes * batches)), said)
+        least = LEAST_STEPS if epochs is None else 1
+        steps = check_steps(max(least, round(passes * batches)), said)
     return Plan(
         jnp.asarray(total, jnp.result_type(float)),
         jnp.asarray(batches, jnp.int32),

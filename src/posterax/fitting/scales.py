@@ -21,7 +21,7 @@ from ..priors import is_prior
 # Weights from N(0, s²) and units of size 1 give outputs of s√H: 7s for 50 units, 30s for 1000. A
 # target of a hundred s needs all of them at once several deviations out.
 TARGETS = 100.0
-# Where all targets lie within a thousandth of s, a network from the prior is a thousand times too
+# Where all targets lie within a thousandth of 0, a network of usual weights is a thousand times too
 # wide, and each weight has to be known to three digits.
 NARROW = 1e-3
 # A unit with a weight of 1 goes from one end to the other within 1/1000 of such a column's range,
@@ -59,16 +59,15 @@ def refuse_narrow_priors(model: Model, dtype: DTypeLike) -> None:
 def concerns(model: Model, x: PyTree, y: Any) -> Iterator[str]:
     """What is wrong with the scale of inputs and targets, in words; nothing for sane data."""
     inputs, _ = model.likelihood.split(few_rows(x))
-    reach = _reach(model)
     # batch statistics take any scale off again
     if not jax.tree.leaves(model.network.state):
         for leaf in jax.tree.leaves(inputs):
             if leaf.dtype.kind == "f":  # whole numbers are tokens, labels or pixels
-                yield from _of_inputs(leaf, min(reach, 1.0))
+                yield from _of_inputs(leaf)
     if model.likelihood.kind == "regression":
         columns = _columns(few_rows(y))
         noise = _known_noise(model.likelihood)
-        said = list(_of_targets(columns, reach, 0.0 if noise is None else noise))
+        said = list(_of_targets(columns, _reach(model), 0.0 if noise is None else noise))
         yield from said
         if not said and noise is not None:
             yield from _of_noise(columns, noise)
@@ -81,8 +80,8 @@ def _columns(values: np.ndarray) -> np.ndarray:
 
 
 def _reach(model: Model) -> float:
-    """How far from 0 a weight may be: by its prior, or where it starts."""
-    reach = 0.0
+    """How far from 0 a weight may be: by its prior, or where it starts; 1 at least."""
+    reach = 1.0
     priors = jax.tree.leaves(model.priors.network, is_leaf=is_prior)
     for prior, w in zip(priors, jax.tree.leaves(model.network.params), strict=True):
         deviation = prior.deviation()
@@ -102,14 +101,14 @@ def _known_noise(likelihood: Likelihood) -> np.ndarray | None:
     return None if noise is None or isinstance(noise, str) else np.asarray(noise, np.float64)
 
 
-def _of_inputs(leaf: np.ndarray, reach: float) -> Iterator[str]:
+def _of_inputs(leaf: np.ndarray) -> Iterator[str]:
     columns = _columns(leaf)
     mean, deviation = columns.mean(0), columns.std(0)
     size = np.abs(columns).max(0)
     varies = deviation > CONSTANT * np.abs(mean)
     bad = {
-        "is larger than weights of the prior's size can take": size * reach > INPUTS,
-        "is smaller than weights of the prior's size can see": varies & (size * reach < FAINT),
+        "is larger than weights of the prior's size can take": size > INPUTS,
+        "is smaller than weights of the prior's size can see": varies & (size < FAINT),
         "lies far from 0 for how little it varies": varies & (np.abs(mean) > OFFSET * deviation),
     }
     for why, where in bad.items():
@@ -127,10 +126,10 @@ def _of_targets(columns: np.ndarray, reach: float, noise: Any) -> Iterator[str]:
     mean, deviation = columns.mean(0), columns.std(0)
     far = (np.abs(mean) + deviation > TARGETS * reach) & (np.abs(mean) + deviation > noise)
     varies = deviation > CONSTANT * np.abs(mean)
-    narrow = varies & (np.abs(columns).max(0) < NARROW * min(reach, 1.0))
+    narrow = varies & (np.abs(columns).max(0) < NARROW)
     for why, where in (
         (f"beyond what a network can give whose weights are about {reach:.3g}", far),
-        (f"far below what a network gives whose weights are about {reach:.3g}", narrow),
+        ("far below what a network gives whose weights are about 1", narrow),
     ):
         if where.any():
             i = int(np.argmax(where))

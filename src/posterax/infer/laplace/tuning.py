@@ -4,8 +4,8 @@ At its mode a network is a linear model with more features than examples. Its po
 prior of the network is often too wide, above all for classes, where spread moves probabilities
 towards 1/K even where w* is right. The τ of the largest evidence does not mend that: the evidence
 says how well a model explains the data from its prior alone, not what it predicts next. So the grid
-of τ begins there, and goes on until next to nothing is left of the spread and predictions are those
-of w*. From it is taken,
+of τ begins there (at 1 at least), and goes on until next to nothing is left of the spread and
+predictions are those of w*. From it is taken,
 
 - in regression, the τ that predicts best what was left out. Without example n the outputs there are
 
@@ -18,7 +18,7 @@ of w*. From it is taken,
 
 - for classes and counts, the smallest τ that costs next to nothing on the examples themselves:
   ``COST`` nats each more than w*. A linear model of logits without one of its examples is far from
-  the network, and its f₋ₙ tells nothing; but a posterior that takes back what the data say is wrong.
+  the network, and its f₋ₙ tells nothing; but what takes back what the data say is wrong.
 """
 
 from typing import Any, ClassVar, NamedTuple
@@ -40,16 +40,16 @@ from .passes import CurvatureState, gaussian
 ROWS = 1024  # examples that choose among a dozen factors well enough
 COVARIANCE_DRAWS = 64  # for Vₙ
 DRAWS = 16  # of the Gaussian, each with its mirror image
-FACTORS = 10.0 ** np.arange(0, 6.5, 0.5)  # of τ, beyond the one of the largest evidence
-COST = 0.01  # nats an example that spread may cost where nothing is left out
+FACTORS = 10.0 ** np.arange(0, 6.5, 0.5)  # of τ, from the largest evidence on
+COST = 0.002  # nats an example that spread may cost where nothing is left out
 
 
 class TuningState(NamedTuple):
-    """The curvature, the Gaussian at the largest evidence, and the scores of the factors."""
+    """The curvature, the Gaussian of the model's own prior, and the scores of each τ."""
 
     curvature: CurvatureState
     arrays: dict[str, PyTree]
-    best: jax.Array  # τ of the largest evidence
+    best: jax.Array  # τ of the largest evidence, where the grid begins
     value: jax.Array  # the log evidence of the model's own prior, less log p(D | w*)
     scores: jax.Array
     of_mode: jax.Array
@@ -74,10 +74,11 @@ class TuningPhase(Phase):
         given = self.blocks, self.model, state.params, state.sums, state.mass, self.plan.total
         dtype = state.mass.dtype
         with jax.enable_x64(True):
-            _, _, value, _ = solve(*given, "fixed")
-            arrays, factors, _, _ = solve(*given, "marginal_likelihood")
+            arrays, _, value, _ = solve(*given, "fixed")
+            _, factors, _, _ = solve(*given, "marginal_likelihood")
             value = value.astype(dtype)
-        best = jnp.asarray(next(iter(factors.values())), dtype)
+        # no wider than the prior: the evidence asks for that where w* has not converged
+        best = jnp.maximum(jnp.asarray(next(iter(factors.values())), dtype), 1)
         zero = jnp.zeros((), dtype)
         return TuningState(state, arrays, best, value, jnp.zeros(len(FACTORS), dtype), zero, zero)
 
@@ -89,7 +90,7 @@ class TuningPhase(Phase):
     def step(self, state: TuningState, batch: Batch, key: jax.Array) -> tuple[PyTree, Info]:
         keys = jax.random.split(key, DRAWS)
         at, model = state.curvature, self.model
-        wide = self._gaussian(state, 1 / state.best)  # that of the prior which w* was trained with
+        wide = self._gaussian(state, 1.0)  # of the prior that w* was trained with
         random, points = eqx.partition(at.params, wide._random(key))
 
         def network(weights: PyTree) -> jax.Array:
@@ -114,13 +115,13 @@ class TuningPhase(Phase):
 
             return jnp.logaddexp(side(1.0), side(-1.0)) - jnp.log(2.0)
 
-        def score(factor: jax.Array) -> jax.Array:
-            posterior = self._gaussian(state, factor)
+        def score(tau: jax.Array) -> jax.Array:
+            posterior = self._gaussian(state, tau)
             each = jax.lax.map(lambda key: log_p(posterior, key), keys)
             mean = jax.nn.logsumexp(each, axis=0) - jnp.log(float(DRAWS))
             return jnp.sum(jnp.where(batch.weight > 0, batch.weight * mean, 0))
 
-        scores = jax.lax.map(score, jnp.asarray(FACTORS, centre.dtype))
+        scores = jax.lax.map(score, state.best * jnp.asarray(FACTORS, centre.dtype))
         of_mode = jnp.sum(batch.weight * model.likelihood_of(at.params, centre, batch.x, batch.y))
         mass = jnp.sum(batch.weight)
         new = state._replace(
@@ -129,8 +130,8 @@ class TuningPhase(Phase):
         share = jnp.where(mass > 0, mass, 1)
         return new, Info({"nll": -of_mode / share, "tuned_nll": -jnp.max(scores) / share})
 
-    def _gaussian(self, state: TuningState, factor: Any, **more: Any) -> LaplaceGaussian:
-        """The Gaussian of a prior of so many times the precision of the largest evidence."""
+    def _gaussian(self, state: TuningState, tau: Any, **more: Any) -> LaplaceGaussian:
+        """The Gaussian of a prior of τ times the precision."""
         at = state.curvature
         count = len(jax.tree.leaves(at.params.network))
         arrays = dict(state.arrays)
@@ -138,7 +139,7 @@ class TuningPhase(Phase):
             if block.leaves[0] < count:  # the network's; the likelihood's prior is as it was
                 own = arrays[block.name]
                 data = jnp.square(1 / own["deviation"]) - 1  # λ
-                deviation = jax.lax.rsqrt(factor + jnp.maximum(data, 0))
+                deviation = jax.lax.rsqrt(tau + jnp.maximum(data, 0))
                 arrays[block.name] = own | {"deviation": deviation}
         options = {"linearised": True, "factors": {}, "evidence": None} | more
         return gaussian(
@@ -155,9 +156,8 @@ class TuningPhase(Phase):
         evidence = float(at.log_likelihood) + float(state.value)
         tau = jnp.asarray(factor * state.best, state.best.dtype)
         return self._gaussian(
-            state, jnp.asarray(factor, state.best.dtype), linearised=bool(self.linearised),
-            factors={"all": tau}, evidence=evidence,
-        )  # fmt: skip
+            state, tau, linearised=bool(self.linearised), factors={"all": tau}, evidence=evidence
+        )
 
 
 def left_out(
