@@ -28,7 +28,7 @@ def told(x, y, likelihood=LEARNED, prior=None):
 
 
 INSANE = {
-    "house prices": (X, 250_000 + 50_000 * Y, LEARNED, r"^y is 2\.5e\+05 ± 5e\+04, beyond"),
+    "house prices": (X, 250_000 + 50_000 * Y, LEARNED, r"^y is 2\.47e\+05 ± 5e\+04, beyond"),
     "tiny targets": (X, 1e-5 * Y, LEARNED, "^y is .* far below"),
     "large inputs": (1e6 * X, Y, LEARNED, "^x, column 0, .* larger than"),
     "faint inputs": (X * [1, 1e-6, 1], Y, LEARNED, "^x, column 1, .* smaller than"),

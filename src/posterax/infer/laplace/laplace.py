@@ -99,7 +99,7 @@ class Laplace(Method):
     layer: Where | None = None
     train: Flag = True
     probes: Runs = 16
-    learning_rate: Positive = 1e-3
+    learning_rate: Positive = 1e-2
     schedule: Schedule = "cosine"
     optimizer: Optimizer = None
 
