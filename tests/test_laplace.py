@@ -368,7 +368,7 @@ def test_an_overfitted_mode_keeps_its_spread():
     auto = at(model, (x[:40], y[:40]), mode.point.network, prior_precision="auto")
     test = x[40:], y[40:]
     assert held_out(auto, test) < held_out(mode, test) - 0.5
-    assert 1 <= float(auto.prior_factors["all"]) < 100
+    assert float(auto.prior_factors["all"]) >= 1
 
 
 def test_left_out_outputs_are_those_of_a_fit_with_the_row_weighted_down():

@@ -141,7 +141,7 @@ class TuningPhase(Phase):
                 data = jnp.square(1 / own["deviation"]) - 1  # λ
                 deviation = jax.lax.rsqrt(tau + jnp.maximum(data, 0))
                 arrays[block.name] = own | {"deviation": deviation}
-        options = {"linearised": True, "factors": {}, "evidence": None} | more
+        options: dict[str, Any] = {"linearised": True, "factors": {}, "evidence": None} | more
         return gaussian(
             self.model, self.plan, self.blocks, arrays, at.params, at.state, **options
         )  # fmt: skip
