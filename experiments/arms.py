@@ -74,7 +74,8 @@ ARMS = (
     Arm("SWAG", False, lambda s: SWAG(training=MaximumAPosteriori(s["learning_rate"])), SCALED),
     Arm(
         "Laplace", False,
-        lambda s: Laplace("kronecker", learning_rate=s["learning_rate"]), SCALED,
+        lambda s: Laplace("kronecker", prior_precision="fixed", learning_rate=s["learning_rate"]),
+        SCALED,
     ),
     Arm(
         "deep ensemble", False,

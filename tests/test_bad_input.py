@@ -323,6 +323,7 @@ def poisoned(threshold):
     return lk.From(function)
 
 
+@pytest.mark.filterwarnings("ignore:noise=0.1 is known")  # and y ten times as wide as it might be
 @pytest.mark.parametrize(
     ("method", "likelihood", "term", "word"),
     [

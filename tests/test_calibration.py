@@ -93,7 +93,8 @@ ROWS = {
         {"steps": 8000, "batch_size": 10}, 0.1,
     ),
     "laplace": Row(
-        "laplace", px.Laplace("full", learning_rate=0.1), POSTERIOR, {"steps": 4000}, 0.01, 0.01
+        "laplace", px.Laplace("full", prior_precision="fixed", learning_rate=0.1), POSTERIOR,
+        {"steps": 4000}, 0.01, 0.01,
     ),
     "nuts": Row("nuts", px.NUTS(32, warmup=200), POSTERIOR, {"steps": 200}, 0.06, 0.06),
     "hmc": Row(

@@ -19,6 +19,12 @@ from posterax._util.keys import as_key
 from posterax.data import Stream
 from posterax.fitting import prepare
 
+# numbers of any size come through the door; that priors are for others is said elsewhere
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*standardise it with"),
+    pytest.mark.filterwarnings("ignore:noise=.* is known"),
+]
+
 N = 64
 X = np.linspace(-1, 1, N, dtype="float32")[:, None]
 LARGE = 3_000_000_000  # −1.29e9 as an int32
@@ -223,6 +229,7 @@ def test_streams_are_judged_by_all_batches():
     days = [1.7e12 + 1e10 * day + np.arange(8) for day in range(6)]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", ".*(standardise it with|is known, and y varies)")
         px.fit(line(), [(t[:, None], X[:8]) for t in days], px.MaximumAPosteriori(), steps=1)
     with pytest.warns(UserWarning, match="^x, column 0"):
         px.fit(
@@ -247,6 +254,7 @@ def test_streams_are_judged_by_all_batches():
 def test_ordinary_columns_are_not_told_of(column):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", ".*(standardise it with|is known, and y varies)")
         warn_of_rounding("x", column, np.float32)
 
 

@@ -8,8 +8,11 @@ import numpyro.distributions as dist
 import pytest
 from jax.flatten_util import ravel_pytree
 from scipy.optimize import minimize
+from sklearn.datasets import load_digits
 
 import posterax as px
+from posterax.data import Batch
+from posterax.infer.laplace.tuning import left_out
 
 from .conjugate import NOISE, conjugate
 from .test_curvature import as_matrix, compare
@@ -22,13 +25,13 @@ TRUTH = conjugate()
 def at(model, data, weights=None, **options):
     """Laplace around given weights of the network: the curvature alone."""
     init = None if weights is None else px.Parameters(weights, model.parameters.likelihood)
-    method = px.Laplace(train=False, **options)
+    method = px.Laplace(train=False, **({"prior_precision": "fixed"} | options))
     return px.fit(model, data, method, init=init, key=0)
 
 
 def test_conjugate_model():
     """Trained to its maximum, full Laplace is the posterior, and its evidence the evidence."""
-    method = px.Laplace(structure="full", learning_rate=0.1)
+    method = px.Laplace(structure="full", prior_precision="fixed", learning_rate=0.1)
     found = px.fit(TRUTH.model(), TRUTH.data, method, steps=3000, key=0)
     deviation = np.sqrt(np.diag(TRUTH.covariance))
     np.testing.assert_allclose(found.covariance(), TRUTH.covariance, rtol=0.02)
@@ -38,7 +41,12 @@ def test_conjugate_model():
     assert found.log_evidence.error == 0
 
     # one output with constant noise: the factor of the outputs is a constant, and nothing is lost
-    factors = px.fit(TRUTH.model(), TRUTH.data, px.Laplace("kronecker", train=False), init=found)
+    factors = px.fit(
+        TRUTH.model(),
+        TRUTH.data,
+        px.Laplace("kronecker", prior_precision="fixed", train=False),
+        init=found,
+    )
     np.testing.assert_allclose(factors.covariance(), TRUTH.covariance, rtol=0.02)
     assert abs(factors.log_evidence.value - TRUTH.log_evidence) < 2e-3
 
@@ -313,3 +321,77 @@ def test_refused(regression):
         r"structure='full' for 2,000,000 weights .*'kronecker'.* needs 128,000,000,000,000 bytes"
     )
     refused(message, MemoryError, network=wide, structure="full")
+
+
+# -- the prior's precision with nothing set
+
+
+def digits(rows=600):
+    x, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(y))
+    x, y = (x[order] / 16).astype("float32"), y[order]
+    return (x[:rows], y[:rows]), (x[rows : 2 * rows], y[rows : 2 * rows])
+
+
+def held_out(posterior, data):
+    return -float(np.mean(posterior.predict(data[0], samples=64, key=0).log_prob(data[1])))
+
+
+def test_classes_are_predicted_no_worse_than_by_the_mode():
+    """With the prior as it is, or as the evidence has it, they are: by a quarter of a nat."""
+    train, test = digits()
+    model = px.Model(px.networks.MLP(64, 10, (50,), key=0), None, px.likelihoods.Categorical())
+    mode = px.fit(model, train, px.MaximumAPosteriori(1e-2), steps=500, key=0)
+    fixed, evidence, auto = (
+        px.fit(model, train, px.Laplace(train=False, prior_precision=how), init=mode, key=0)
+        for how in ("fixed", "marginal_likelihood", "auto")
+    )
+    best = held_out(mode, test)
+    assert held_out(auto, test) < best + 0.01
+    assert held_out(evidence, test) > best + 0.1
+    assert held_out(fixed, test) > best + 0.1
+    # not the mode itself: what is no digit is less certain
+    noise = np.random.default_rng(1).normal(size=(50, 64)).astype("float32")
+    assert auto.predict(noise).epistemic.mean() > 0
+    assert float(auto.prior_factors["all"]) > 1
+    assert auto.log_evidence.value == pytest.approx(fixed.log_evidence.value, abs=1e-3)
+    assert sorted(auto.history)[-2:] == ["nll", "tuned_nll"]
+
+
+def test_an_overfitted_mode_keeps_its_spread():
+    """Where w* follows the noise, the outputs without an example are far from it."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (60, 3)).astype("float32")
+    y = (x[:, 0] + 0.5 * rng.normal(size=60)).astype("float32")
+    model = px.Model(px.networks.MLP(3, 1, (50,), key=0), None, px.likelihoods.Gaussian(0.15))
+    mode = px.fit(model, (x[:40], y[:40]), px.MaximumAPosteriori(1e-2), steps=3000, key=0)
+    auto = at(model, (x[:40], y[:40]), mode.point.network, prior_precision="auto")
+    test = x[40:], y[40:]
+    assert held_out(auto, test) < held_out(mode, test) - 0.5
+    assert float(auto.prior_factors["all"]) >= 1
+
+
+def test_left_out_outputs_are_those_of_a_fit_with_the_row_weighted_down():
+    """To first order: a hundredth of a row's weight less, and a hundredth of the shift."""
+    x, y = (a.astype(np.float64) for a in TRUTH.data)
+    root = np.sqrt(len(TRUTH.mean)) * np.linalg.cholesky(TRUTH.covariance).T  # as many draws
+    model = TRUTH.model().for_targets((1,), jnp.float32)
+    params = px.Parameters({"w": jnp.asarray(TRUTH.mean)}, {})
+    rows = Batch(*map(jnp.asarray, (x, y[:, None], np.ones(len(x)))), jnp.zeros(()))
+    outputs = jnp.asarray((x @ TRUTH.mean)[:, None])
+    without = left_out(model, params, outputs, jnp.asarray((root @ x.T)[:, :, None]), rows)
+    shift = np.asarray(outputs - without)[:, 0]
+    for n, part in ((0, 0.01), (7, 0.01)):
+        weight = np.where(np.arange(len(x)) == n, 1 - part, 1.0)
+        precision = np.eye(x.shape[1]) + (weight * x.T) @ x / NOISE**2
+        mean = np.linalg.solve(precision, (weight * x.T) @ y / NOISE**2)
+        assert x[n] @ (TRUTH.mean - mean) == pytest.approx(part * shift[n], rel=0.05)
+
+
+def test_with_other_priors_nothing_is_chosen():
+    prior = px.priors.Laplace(1.0)
+    model = px.Model(px.networks.MLP(2, 1, (4,), key=0), prior, px.likelihoods.Gaussian(0.3))
+    x = np.random.default_rng(0).normal(size=(30, 2)).astype("float32")
+    auto, fixed = (at(model, (x, x[:, 0]), prior_precision=how) for how in ("auto", "fixed"))
+    assert auto.prior_factors == {}
+    np.testing.assert_array_equal(auto.covariance(), fixed.covariance())

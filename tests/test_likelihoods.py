@@ -9,6 +9,8 @@ from scipy import special, stats
 
 import posterax as px
 from posterax import likelihoods as lk
+from posterax.fitting.prepare import Asked, prepare
+from posterax.likelihoods.regression import OF_DEVIATION
 
 pytestmark = pytest.mark.usefixtures("hasty_compiler")
 
@@ -227,3 +229,69 @@ def test_student_t_agrees_with_scipy(df):
     log_prob = likelihood.log_prob(outputs, jnp.asarray(y), {}, None)
     np.testing.assert_allclose(log_prob, reference.logpdf(y)[:, 0], rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(distribution.log_prob(y)[:, 0], log_prob, rtol=1e-5, atol=1e-5)
+
+
+# -- learned noise starts from the data
+
+
+def start_of(likelihood, y, weight=None, x=None):
+    """Learned noise at the start of a fit, and the model of it."""
+    x = np.zeros((len(y), 1), "float32") if x is None else x
+    data = (x, y) if weight is None else (x, y, weight)
+    model = px.Model(line(1, 1 if y.ndim == 1 else y.shape[1]), None, likelihood)
+    ready = prepare(model, data, px.MaximumAPosteriori(), Asked(steps=1)).model
+    return np.exp(ready.parameters.likelihood["log_noise"]), ready
+
+
+@pytest.mark.parametrize("kind", [lk.Gaussian, lambda **given: lk.StudentT(4.0, **given)])
+def test_learned_noise_starts_at_a_part_of_each_outputs_deviation(kind):
+    y = RNG.normal(size=(50, 3)).astype("float32") * [0.02, 1.0, 30.0] + [0.0, 5.0, -7.0]
+    noise, ready = start_of(kind(noise="learned"), y)
+    np.testing.assert_allclose(noise, OF_DEVIATION * y.std(0), rtol=1e-5)
+    centre = ready.priors.likelihood["log_noise"].loc
+    np.testing.assert_allclose(centre, np.log(OF_DEVIATION * y.std(0)), rtol=1e-5)
+    weight = np.repeat([2.0, 0.0], 25)
+    noise, _ = start_of(kind(noise="learned"), y, weight)
+    np.testing.assert_allclose(noise, OF_DEVIATION * y[:25].std(0), rtol=1e-5)
+    noise, ready = start_of(kind(noise="learned", initial=0.2), y)
+    np.testing.assert_allclose(noise, 0.2, rtol=1e-6)
+    assert ready.likelihood.initial == 0.2
+
+
+def test_targets_that_do_not_vary_and_streams_have_a_start_too():
+    y = np.stack([np.full(40, 3.0), np.linspace(0, 1, 40)], 1).astype("float32")
+    noise, _ = start_of(lk.Gaussian("learned"), y)
+    np.testing.assert_allclose(noise, OF_DEVIATION * y[:, 1].std(), rtol=1e-5)
+    np.testing.assert_allclose(start_of(lk.Gaussian("learned"), y[:, :1])[0], OF_DEVIATION)
+    model = px.Model(line(1, 2), None, lk.Gaussian("learned"))
+    batches = [(np.zeros((10, 1), "float32"), y[i : i + 10]) for i in range(0, 40, 10)]
+    ready = prepare(model, batches, px.MaximumAPosteriori(), Asked(steps=1)).model
+    found = np.exp(ready.parameters.likelihood["log_noise"])
+    np.testing.assert_allclose(found, noise, rtol=0.02)  # of some rows of every batch
+
+
+def test_noise_is_found_from_its_start():
+    """From 0.1 whatever y is, it hardly left it; here the noise is 0.5, and 50."""
+    x = np.linspace(-1, 1, 200, dtype="float32")[:, None]
+    y = x[:, 0] + 0.5 * np.random.default_rng(0).normal(size=200).astype("float32")
+    for scale in (1.0, 100.0):
+        prior = px.priors.Gaussian(scale)
+        model = px.Model(line(1, 1), prior, lk.Gaussian("learned"))
+        posterior = px.fit(model, (x, scale * y), px.MaximumAPosteriori(3e-2 * scale), key=0)
+        found = float(np.exp(posterior.point.likelihood["log_noise"][0]))
+        assert found == pytest.approx(0.5 * scale, rel=0.15)
+
+
+def test_the_start_of_learned_noise_is_in_the_file(tmp_path):
+    x = np.linspace(-1, 1, 40, dtype="float32")[:, None]
+    y = np.concatenate([x, 9 * x], 1)
+    network = px.networks.MLP(1, 2, (4,), key=0)
+    model = px.Model(network, None, lk.Gaussian("learned"))
+    posterior = px.fit(model, (x, y), px.BayesByBackprop(), steps=2, key=0)
+    posterior.save(tmp_path / "a.px")
+    for again in (px.load(tmp_path / "a.px"), px.load(tmp_path / "a.px", model=model)):
+        initial = again.model.likelihood.initial
+        np.testing.assert_array_equal(initial, posterior.model.likelihood.initial)
+        here, there = (p.model.priors.likelihood["log_noise"].loc for p in (posterior, again))
+        np.testing.assert_array_equal(here, there)
+    assert model.likelihood.initial is None  # the user's own is as it was

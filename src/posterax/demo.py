@@ -121,7 +121,7 @@ def curve_model(
     Example:
         >>> from posterax.demo import curve_model
         >>> curve_model(heteroscedastic=True).likelihood
-        Gaussian(noise='predicted', initial=0.1)
+        Gaussian(noise='predicted', initial=None)
     """
     network = networks.MLP(1, 1 + heteroscedastic, hidden_sizes, key=key)
     noise = "predicted" if heteroscedastic else "learned"

@@ -114,6 +114,11 @@ class Model(eqx.Module):
             )
         self.priors = Parameters(priors, {})
 
+    def for_data(self, y: np.ndarray, weight: np.ndarray) -> "Model":
+        """The same model with what its likelihood takes from the targets of a fit."""
+        likelihood = self.likelihood.for_data(y, weight)
+        return self if likelihood is self.likelihood else self._with(likelihood=likelihood)
+
     def for_targets(self, target_shape: tuple[int, ...], dtype: DTypeLike) -> "Model":
         """The same model with the likelihood's parameters made, in the precision of the fit."""
         to = lambda tree: jax.tree.map(lambda a: jnp.asarray(a, dtype), tree)  # noqa: E731

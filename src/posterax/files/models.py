@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -101,6 +102,16 @@ def make_model(header: dict[str, Any], arrays: Arrays, targets: Targets, dtype: 
     if rest == "frozen":  # the network has it already
         options |= {"where": None, "rest": "point"}
     return Model(plain.network, priors.PerWeight(loc, scale), likelihood, **options)
+
+
+def with_initial(model: Model, stored: dict[str, Any]) -> Model:
+    """The model with the start of its learned noise, where the fit took that from its data."""
+    node, own = stored["likelihood"], model.likelihood
+    if node is None or getattr(own, "initial", 0.0) is not None:
+        return model
+    found = getattr(make_likelihood(node), "initial", None)
+    is_leaf = lambda leaf: leaf is None  # noqa: E731
+    return eqx.tree_at(lambda m: m.likelihood.initial, model, found, is_leaf=is_leaf)
 
 
 def make_sparse(model: Model, arrays: Arrays) -> Model:

@@ -32,7 +32,16 @@ from .container import (
     refusing,
     write,
 )
-from .models import check_model, check_parts, describe_model, like, make_model, make_sparse, only
+from .models import (
+    check_model,
+    check_parts,
+    describe_model,
+    like,
+    make_model,
+    make_sparse,
+    only,
+    with_initial,
+)
 from .named import by_name
 
 # what may be made from a file: these names and no others
@@ -155,7 +164,7 @@ def rebuild(arrays: Arrays, header: dict[str, Any], model: Model | None) -> Post
         model = make_model(header, arrays, targets, dtype)
     else:
         check_model(model, header)
-        model = make_sparse(model, arrays)
+        model = with_initial(make_sparse(model, arrays), stored)
     likelihood = model.likelihood
     own = jax.eval_shape(lambda: likelihood.init(targets.inner))
     check_size("the parameters of the likelihood", own, arrays)

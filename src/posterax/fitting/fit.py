@@ -48,7 +48,7 @@ def fit(
         method: an inference method, for instance ``px.BayesByBackprop()``.
         epochs: passes over the data, for methods that optimise. ``"auto"``: until the ELBO has
             settled, which is the default of ``px.BayesByBackprop`` and ``px.IVON``; that of others
-            is 100.
+            is 100, and as many more as make 2000 steps.
         steps: steps of optimisation, or draws retained per chain (default 1000).
         time_limit: seconds after which ``epochs="auto"`` does not make the fit longer.
         batch_size: examples per step (default 128, or all where the method needs all).

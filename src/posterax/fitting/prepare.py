@@ -1,6 +1,7 @@
 """Before anything compiles: data, model and options are checked against each other."""
 
 import dataclasses
+import warnings
 from typing import Any, NamedTuple
 
 import jax
@@ -32,9 +33,11 @@ from ..networks.base import module_of
 from ..predictive import Targets
 from ..priors import is_prior
 from .bounds import first_steps
+from .scales import concerns, refuse_narrow_priors
 
 DEFAULT_BATCH = 128
 DEFAULT_EPOCHS = 100
+LEAST_STEPS = 2000  # small data have few batches: benchmarks/defaults.py
 SHARED_ROWS = 2**14  # up to so many, data of similar size share one compiled program
 
 
@@ -114,7 +117,8 @@ def _prepare_arrays(
     check_weights(least_weight(weight), float(np.sum(weight)), dtype)
     held_x, held_y = jax.tree.map(lambda a: cast(a, dtype), x), cast(y, dtype, "y")
     _tell_of_rounding(x, y, dtype)
-    model = model.for_targets(inner, dtype)
+    _tell_of_scales(model, x, y, dtype)
+    model = model.for_data(np.asarray(y).reshape(n, *inner), weight).for_targets(inner, dtype)
     # a network with state (batch statistics) would see the padding of a full batch
     stateful = bool(jax.tree.leaves(model.network.state))
     most = max(n, room)
@@ -181,6 +185,12 @@ def _tell_of_rounding(x: PyTree, y: Any, dtype: Any) -> None:
         warn_of_rounding(name, tree, dtype, stacklevel=6)  # where px.fit is called
 
 
+def _tell_of_scales(model: Model, x: PyTree, y: Any, dtype: Any) -> None:
+    refuse_narrow_priors(model, dtype)
+    for text in concerns(model, x, y):
+        warnings.warn(text, stacklevel=5)  # where px.fit is called
+
+
 def _shapes(x: Any, rows: int, dtype: Any) -> PyTree[jax.ShapeDtypeStruct]:
     """A minibatch of the inputs, by shape and type on the device."""
 
@@ -212,9 +222,12 @@ def _prepare_stream(
     dtype = float_dtype(x, model.network.params)
     check_weights(data.least, data.total, dtype)
     _tell_of_rounding(data.few[0], data.few[1], dtype)
+    _tell_of_scales(model, data.few[0], data.few[1], dtype)
     shapes = _shapes(x, data.batch_size, dtype)
     check_augment(augment, shapes, inner, module_of(model.network))
-    model = model.for_targets(inner, dtype)
+    few = np.asarray(data.few[1])
+    few = few.reshape(len(few), *inner)
+    model = model.for_data(few, np.ones(len(few))).for_targets(inner, dtype)
     targets = Targets(tuple(int(d) for d in np.shape(y)[1:]), inner)
     plan = _plan(data.total, data.batches, data.batch_size, method, asked, targets)
     plan = dataclasses.replace(plan, inputs=shapes)
@@ -265,7 +278,8 @@ def _plan(
     elif steps is None:
         passes = above_zero("epochs", DEFAULT_EPOCHS if epochs is None else epochs)
         said = f"epochs={passes:g} of {batches} batches"
-        steps = check_steps(max(1, round(passes * batches)), said)
+        least = LEAST_STEPS if epochs is None else 1
+        steps = check_steps(max(least, round(passes * batches)), said)
     return Plan(
         jnp.asarray(total, jnp.result_type(float)),
         jnp.asarray(batches, jnp.int32),

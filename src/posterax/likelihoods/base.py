@@ -36,6 +36,14 @@ class Likelihood(eqx.Module):
         """Initial values of own parameters."""
         return {}
 
+    def for_data(self, y: np.ndarray, weight: np.ndarray) -> "Likelihood":
+        """The same likelihood with what it takes from the targets before a fit.
+
+        ``y`` are targets of a fit, (N, …) in the shape that ``check`` found, and ``weight`` is how
+        much each row counts.
+        """
+        return self
+
     def priors(self, params: dict[str, Any]) -> dict[str, Any]:
         """Priors of own parameters: by default standard around their initial values."""
         return {name: GaussianPrior(1.0, np.asarray(value)) for name, value in params.items()}

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,6 +26,39 @@ def _check_noise(noise: Any, name: str = "noise") -> Any:
     return positive(name, noise)
 
 
+UNSEEN = 0.1  # learned noise before there are data
+# Learned noise at the start of a fit, as a part of the deviation of y. At 1 noise explains all, and
+# on a curve of few points networks stay there; at 0.1 the first thousand steps fit noise.
+OF_DEVIATION = 0.3
+
+
+def _check_initial(initial: Any) -> Any:
+    if initial is None:
+        return None
+    value = positive("initial", initial)
+    return float(value) if value.ndim == 0 else value
+
+
+def deviations(y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """The standard deviation of each output over the rows, by their weights.
+
+    An output that does not vary gets that of all others, or 1 where none does.
+
+    Example:
+        >>> import numpy as np
+        >>> from posterax.likelihoods.regression import deviations
+        >>> print(deviations(np.array([[0.0, 5.0], [2.0, 5.0]]), np.ones(2)))
+        [1. 1.]
+    """
+    y = np.asarray(y, np.float64)
+    mean = np.average(y, axis=0, weights=weight)
+    variance = np.average(np.square(y - mean), axis=0, weights=weight)
+    # what is left of a constant column is rounding
+    varies = variance > np.square(1e-6 * mean)
+    usual = np.mean(variance[varies]) if varies.any() else 1.0
+    return np.sqrt(np.where(varies, variance, usual))
+
+
 class _LocationScale(Likelihood):
     """Location from the network; scale known, learned, or from the network too."""
 
@@ -33,8 +67,15 @@ class _LocationScale(Likelihood):
 
     def init(self, target_shape: tuple[int, ...]) -> dict[str, Any]:
         if self._noise_is("learned"):
-            return {"log_noise": jnp.full(target_shape, np.log(self.initial))}
+            initial = UNSEEN if self.initial is None else self.initial
+            return {"log_noise": jnp.broadcast_to(jnp.asarray(np.log(initial)), target_shape)}
         return {}
+
+    def for_data(self, y: np.ndarray, weight: np.ndarray) -> Likelihood:
+        if not self._noise_is("learned") or self.initial is not None:
+            return self
+        start = OF_DEVIATION * deviations(y, weight)
+        return eqx.tree_at(lambda own: own.initial, self, start, is_leaf=lambda leaf: leaf is None)
 
     def _noise_is(self, word: str) -> bool:
         return isinstance(self.noise, str) and self.noise == word
@@ -77,7 +118,8 @@ class Gaussian(_LocationScale):
             output) when it is known; ``"learned"`` for one parameter per output with a prior
             N(log initial, 1) on its logarithm; ``"predicted"`` for a network with 2 × D outputs,
             means and then raw scales, σ = softplus(raw) (heteroscedastic).
-        initial: where learned noise starts.
+        initial: where learned noise starts, a number or one per output (default: 0.3 of the
+            deviation of y in the data of the fit).
 
     Example:
         >>> import jax.numpy as jnp
@@ -88,8 +130,8 @@ class Gaussian(_LocationScale):
         [-0.2258]
     """
 
-    def __init__(self, noise: Any = 0.1, *, initial: float = 0.1):
-        self.noise, self.initial = _check_noise(noise), float(positive("initial", initial))
+    def __init__(self, noise: Any = 0.1, *, initial: Any = None):
+        self.noise, self.initial = _check_noise(noise), _check_initial(initial)
 
     def distribution(self, outputs: jax.Array, params: PyTree, side: PyTree = None) -> Distribution:
         return dist.Normal(*self.location_scale(outputs, params))
@@ -101,13 +143,13 @@ class StudentT(_LocationScale):
     Args:
         df: degrees of freedom; above 2, so that the variance exists.
         noise: as in [`Gaussian`][posterax.likelihoods.Gaussian]; the scale of the t.
-        initial: where learned noise starts.
+        initial: where learned noise starts, as in [`Gaussian`][posterax.likelihoods.Gaussian].
     """
 
     df: Any
 
-    def __init__(self, df: float = 4.0, noise: Any = 0.1, *, initial: float = 0.1):
-        self.noise, self.initial = _check_noise(noise), float(positive("initial", initial))
+    def __init__(self, df: float = 4.0, noise: Any = 0.1, *, initial: Any = None):
+        self.noise, self.initial = _check_noise(noise), _check_initial(initial)
         if not df > 2:
             raise ValueError(f"df must be above 2 so that y has a variance, got {df!r}")
         self.df = float(df)

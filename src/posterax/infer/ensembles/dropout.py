@@ -76,7 +76,7 @@ class MCDropout(Method):
     rate: Fraction | Literal["learned"] | None = None
     where: Where | None = None
     initial_rate: Fraction = 0.1
-    learning_rate: Positive = 1e-3
+    learning_rate: Positive = 1e-2
     schedule: Schedule = "cosine"
     optimizer: Optimizer = None
 

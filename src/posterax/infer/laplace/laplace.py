@@ -2,139 +2,32 @@ r"""The Laplace approximation: a Gaussian with the curvature of the log joint at
 
     q(w) = N(w | w*, (H + P)⁻¹),   w* = argmax log p(D | w) + log p(w)
 
-Two phases: w* by gradient descent (that of ``px.MaximumAPosteriori``), then one pass over the data
-that sums the curvature H of the negative log likelihood (see ``curvature``). P is the prior's.
+Three phases: w* by gradient descent (that of ``px.MaximumAPosteriori``), one pass over the data
+that sums the curvature H of the negative log likelihood (see ``curvature``), and a look at some of
+the data that chooses how strong the prior's P should be (see ``tuning``).
 """
 
 import math
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from typing import Literal
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PyTree
 
 from ..._util.memory import refuse_beyond_memory
 from ..._util.tree import abstract_rows, dtype_of, named_leaves
-from ...data import Batch, Data
-from ...model import Model, Parameters
+from ...model import Model
 from ...networks.parts import Where
 from ...networks.sparse import pruned_weights
-from ...posteriors import Evidence, LaplaceGaussian, Posterior
-from ...priors import Gaussian, is_prior
-from ..base import Draw, History, Info, Method, Needs, Phase, Plan, Start
-from ..objective import mean_nll, need_prior
+from ...priors import Gaussian, Prior, is_prior
+from ..base import Method, Needs, Phase, Plan
+from ..objective import need_prior
 from ..points.point import MaximumAPosteriori
 from ..settings import Flag, Optimizer, Positive, Runs, Schedule
-from .curvature import Block, Sums, add_batch, layout, trace, zeros
-from .marginal import solve
+from .curvature import Block, layout
+from .passes import PRECISIONS, CurvaturePhase, Precision
+from .tuning import TuningPhase
 
-Precision = Literal["fixed", "marginal_likelihood", "per_array"]
-PRECISIONS = get_args(Precision)
 FULL = 1000  # structure="auto": up to so many weights the whole matrix costs less than the fit
-
-
-class CurvatureState(NamedTuple):
-    """The maximum, the network's state there, and sums over the examples so far."""
-
-    params: Parameters
-    state: PyTree
-    sums: Sums
-    mass: jax.Array
-    log_likelihood: jax.Array
-    step: jax.Array
-
-
-class CurvaturePhase(Phase):
-    """One pass over the data at w*, the network in prediction mode."""
-
-    blocks: tuple[Block, ...] = eqx.field(static=True)
-    probes: int = eqx.field(static=True)
-    # these two as arrays: they matter at the end alone, and compile nothing anew
-    linearised: np.ndarray
-    precision: np.ndarray  # an index into PRECISIONS
-
-    title: ClassVar[str] = "curvature"
-    finishes: ClassVar[Any] = "at the end"
-    lengthens: ClassVar[bool] = False  # more steps train w* further
-
-    def length(self) -> int:
-        return int(self.plan.batches)
-
-    def init(self, start: Start, data: Data | None, key: jax.Array) -> CurvatureState:
-        given = start.posterior
-        if given is not None and not given.centred:
-            raise ValueError(
-                f"init: the mean of a {type(given).__name__} is no network that fits: pass "
-                "init=px.fit(…, px.MaximumAPosteriori()), or init=posterior.network(key=0)"
-            )
-        zero = jnp.zeros((), dtype_of(self.model.parameters))
-        return CurvatureState(
-            start.parameters, start.state, zeros(self.blocks, self.model),
-            zero, zero, jnp.zeros((), jnp.int32),
-        )  # fmt: skip
-
-    def step(self, state: CurvatureState, batch: Batch, key: jax.Array) -> tuple[PyTree, Info]:
-        params, model = state.params, self.model
-        log_p = model.pointwise(params, batch.x, batch.y, state=state.state)
-        total = jnp.sum(batch.weight * log_p)
-        sums = add_batch(
-            state.sums, self.blocks, model, params, state.state, batch, key, self.probes
-        )
-        mass = state.mass + jnp.sum(batch.weight)
-        new = state._replace(
-            sums=sums, mass=mass, log_likelihood=state.log_likelihood + total, step=state.step + 1
-        )
-        # whatever is not finite in a sum shows in its trace
-        terms = {"nll": mean_nll(-total, batch), "trace": trace(sums, self.blocks, mass)}
-        return new, Info(terms)
-
-    def explain(self, state: PyTree, history: History, term: str | None = None) -> str | None:
-        if term == "trace":
-            return "the curvature at w*: the network's derivatives overflow there; fit in float64"
-        return super().explain(state, history, term)
-
-    def finish(self, state: CurvatureState, draws: Draw | None) -> Posterior:
-        params, model = state.params, self.model
-        leaves, names = jax.tree.leaves(params), list(named_leaves(params))
-        mode = PRECISIONS[int(self.precision)]
-        with jax.enable_x64(True):
-            arrays, factors, value, sound = solve(
-                self.blocks, model, params, state.sums, state.mass, self.plan.total, mode
-            )
-        bad = [names[i] for i, good in sound.items() if not bool(good)]
-        if bad:
-            raise ValueError(
-                f"prior: that of {bad[0]} does not fall off from its centre where the weights are, "
-                "and so has no precision there; use px.priors.Gaussian(1.0), for instance"
-            )
-        blocks = {}
-        for block in self.blocks:
-            words = {"leaves": "\n".join(names[i] for i in block.leaves)}
-            if block.kind == "kronecker":
-                assert block.site is not None
-                words["order"] = ",".join(map(str, block.site.order))
-                words["shape"] = ",".join(map(str, leaves[block.leaves[0]].shape))
-            blocks[block.name] = arrays[block.name] | words
-        each = {names[i]: tau for i, tau in factors.items()}
-        if mode == "marginal_likelihood":
-            each = {"all": next(iter(factors.values()))}
-        priors = jax.tree.leaves(model.priors, is_leaf=is_prior)
-        # the precision of another prior is a bound on its curvature, no part of an evidence
-        known = all(isinstance(priors[i], Gaussian) for b in self.blocks for i in b.leaves)
-        known = known and int(state.step) >= self.length()
-        evidence = Evidence(float(state.log_likelihood) + float(value), 0.0, "approximation")
-        return LaplaceGaussian(
-            model,
-            state.state,
-            self.plan.targets,
-            mu=params,
-            blocks=blocks,
-            linearised=bool(self.linearised),
-            prior_factors=each,
-            evidence=evidence if known else None,
-        )
 
 
 class Laplace(Method):
@@ -164,7 +57,10 @@ class Laplace(Method):
             network itself with weights drawn from q, which needs a q that is nearly right.
         prior_precision: ``"fixed"``: the model's prior as it is; ``"marginal_likelihood"``: its
             precision times the factor that maximises the log evidence, w* and H held fixed;
-            ``"per_array"``: a factor for each array. Gaussian priors only.
+            ``"per_array"``: a factor for each array; ``"auto"``: one factor, that of the evidence
+            or larger, chosen by predictions (see ``infer/laplace/tuning.py``), while the evidence
+            stays that of the model's own prior. All for Gaussian priors only; with others
+            ``"auto"`` is ``"fixed"``.
         layer: which weights ``"last_layer"`` means, as in ``px.Model(where=…)``; by default those
             of the last product in the network's program.
         train: with ``False`` w* is where the fit starts, at ``init=`` or the network's own
@@ -199,11 +95,11 @@ class Laplace(Method):
 
     structure: Literal["auto", "full", "kronecker", "diagonal", "last_layer"] = "auto"
     predictive: Literal["linearised", "sampled"] = "linearised"
-    prior_precision: Precision = "fixed"
+    prior_precision: Precision = "auto"
     layer: Where | None = None
     train: Flag = True
     probes: Runs = 16
-    learning_rate: Positive = 1e-3
+    learning_rate: Positive = 1e-2
     schedule: Schedule = "cosine"
     optimizer: Optimizer = None
 
@@ -245,23 +141,34 @@ class Laplace(Method):
             (2 * width + 3 * 8) * count,
         )
         linearised = np.asarray(self.predictive == "linearised")
-        precision = np.asarray(PRECISIONS.index(self.prior_precision))
-        curvature = CurvaturePhase(model, plan, blocks, self.probes, linearised, precision)
+        tuned = self.prior_precision == "auto" and self._other_prior(model, blocks) is None
+        precision = "fixed" if self.prior_precision == "auto" else self.prior_precision
+        last: list[Phase] = [
+            CurvaturePhase(
+                model, plan, blocks, self.probes, linearised,
+                np.asarray(PRECISIONS.index(precision)),
+            )
+        ]  # fmt: skip
+        if tuned:
+            last.append(TuningPhase(model, plan, blocks, linearised))
         if not self.train:
-            return [curvature]
+            return last
         training = MaximumAPosteriori(self.learning_rate, self.schedule, self.optimizer)
-        return [*training.phases(model, plan), curvature]
+        return [*training.phases(model, plan), *last]
 
     def _check_priors(self, model: Model, blocks: tuple[Block, ...]) -> None:
         """A factor for the precision needs priors that have one."""
-        if self.prior_precision == "fixed":
-            return
+        other = self._other_prior(model, blocks)
+        if self.prior_precision not in ("auto", "fixed") and other is not None:
+            name, prior = other
+            raise ValueError(
+                f"prior_precision={self.prior_precision!r} needs Gaussian priors, and that of "
+                f"{name} is {type(prior).__name__}: use px.priors.Gaussian, or 'fixed'"
+            )
+
+    def _other_prior(self, model: Model, blocks: tuple[Block, ...]) -> tuple[str, Prior] | None:
+        """The first weight of the blocks whose prior is not Gaussian."""
         count = len(jax.tree.leaves(model.parameters.network))
         priors = list(named_leaves(model.priors, is_leaf=is_prior).items())
-        for i in (i for block in blocks for i in block.leaves if i < count):
-            name, prior = priors[i]
-            if not isinstance(prior, Gaussian):
-                raise ValueError(
-                    f"prior_precision={self.prior_precision!r} needs Gaussian priors, and that of "
-                    f"{name} is {type(prior).__name__}: use px.priors.Gaussian, or 'fixed'"
-                )
+        inside = (priors[i] for block in blocks for i in block.leaves if i < count)
+        return next((one for one in inside if not isinstance(one[1], Gaussian)), None)
