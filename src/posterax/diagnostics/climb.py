@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from ..posteriors.record import Record
 from .course import SHORTEST, course_of, standard_error
 
-PER_ROW, SHARE = 0.1, 0.02  # nats a row, and of the gain since the start: what may be left to gain
+PER_ROW, SHARE = 0.1, 0.02  # nats a row, and of what was learned: what may be left to gain
 FLOOR = 0.005, 2.0  # nats a row and nats that nobody misses
 SLOW = 0.8  # gains that fall more slowly from doubling to doubling have no end in sight
 QUARTER = math.log2(1.375)  # doublings from T/2 to 3T/4, where the rate falls to its half
@@ -37,23 +37,44 @@ class Path(NamedTuple):
 
 
 def path_of(record: Record, error: float = 0.0) -> Path | None:
-    """The ELBO along a fit: as it was evaluated, or by the objective of the steps themselves."""
-    course, rows = course_of(record), record.settings.get("examples")
+    """The ELBO along a fit, by the objective of its steps; or as it was evaluated on the way.
+
+    While the rate is held the ELBO fluctuates from step to step, and a mean over all steps since
+    the last doubling tells more of its course than the value at one of them.
+    """
+    course, rows = course_of(record), float(record.settings.get("examples") or 1)
     goal = np.zeros(0)
-    if course is not None and course.kl is not None and rows:
+    if course is not None and course.kl is not None:
         goal = course.nll + float(np.mean(course.weights or (1.0,))) * course.kl
-    start = -float(rows) * float(goal[0]) if rows and len(goal) else math.nan
-    if "elbo" in record.reports:
-        steps, values = record.reports["elbo"]
-        return Path(np.asarray(steps), np.asarray(values, np.float64), error, start)
     total = len(goal)
     if total < SHORTEST or not np.isfinite(goal).all():
-        return None
-    ends = np.unique([max(total * k // 16, 1) for k in (1, 2, 4, 8, 12, 16)])
-    parts = [goal[int(0.8 * end) : end] for end in ends]
+        if "elbo" not in record.reports:
+            return None
+        steps, values = record.reports["elbo"]
+        return Path(np.asarray(steps), np.asarray(values, np.float64), error, math.nan)
+    windows = [(share / 2, share) for share in (1 / 16, 1 / 8, 1 / 4, 1 / 2)]
+    windows += [(11 / 16, 13 / 16), (15 / 16, 1)]  # about 3T/4, and the end
+    parts = [goal[int(low * total) : max(int(high * total), 1)] for low, high in windows]
     noise = max(standard_error(part) for part in parts[-3:])
-    values = np.array([-float(rows or 1) * part.mean() for part in parts])
-    return Path(ends, values, math.sqrt(2) * float(rows or 1) * noise, start)
+    values = np.array([-rows * part.mean() for part in parts])
+    ends = np.array([share * total for share in (1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1)])
+    return Path(ends, values, math.sqrt(2) * rows * noise, -rows * float(goal[0]))
+
+
+def by_doublings(levels: list[list[float]], rows: float) -> Climb:
+    """How an ELBO ended that fits of T, 2T, 4T … steps reached: (steps, value, error) of each."""
+    (_, before, _), (steps, end, error) = levels[-2:]
+    last, earlier = end - before, (before - levels[-3][1] if len(levels) > 2 else math.nan)
+    noise = math.hypot(error, levels[-2][2])
+    tolerance = max(PER_ROW * rows / 2, 2 * noise, FLOOR[0] * rows + FLOOR[1])
+    ratio = last / earlier if earlier > 0 else 0.5
+    slowed = min(max(ratio, 0.0), SLOW)
+    to_go = max(last, 0.0) * slowed / (1 - slowed)
+    if max(last, to_go) <= tolerance:
+        return Climb("level", last, to_go, tolerance)
+    more = 2 ** (1 + math.log(tolerance / max(to_go, tolerance)) / math.log(max(slowed, 0.1)))
+    enough = None if ratio >= SLOW or more > FAR else int(steps * more)
+    return Climb("rising", last, to_go, tolerance, enough)
 
 
 def climb(
@@ -77,7 +98,7 @@ def climb(
         values: the ELBO there, in nats over all rows.
         rows: how many rows.
         error: the standard error of a difference of two values.
-        start: the ELBO before the first of them, where it is known.
+        start: the ELBO of having learned nothing, where it is known.
 
     Example:
         >>> from posterax.diagnostics.climb import climb
@@ -96,7 +117,7 @@ def climb(
         float(np.interp(np.log(total * share), np.log(np.maximum(at, 1)), elbo))
         for share in (1 / 8, 1 / 4, 1 / 2, 3 / 4, 1)
     )
-    gain = end - float(np.nanmin([elbo[0], start]))
+    gain = end - (elbo[0] if math.isnan(start) else start)
     allowed = min(PER_ROW * rows, SHARE * max(gain, 0.0))
     tolerance = max(allowed, 3 * error, FLOOR[0] * rows + FLOOR[1])
     before, last, then = quarter - eighth, half - quarter, (later - half) / QUARTER

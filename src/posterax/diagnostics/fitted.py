@@ -6,10 +6,10 @@ import numpy as np
 
 from ..data import Data, unpack
 from ..posteriors import Draws, Enumerated, LaplaceGaussian, Posterior, PriorPosterior, Record
-from .bound import Bound, bound_of, draw_by_draw, has_density, held
+from .bound import TAIL, Bound, bound, bound_of, draw_by_draw, has_density, held
 from .measures import measure
 from .points import measure_points, points_findings
-from .variational import variational_findings
+from .variational import SMALL_NETWORK, variational_findings
 from .verdict import Finding
 
 EXACT = ("Conjugate", "Enumeration")
@@ -47,8 +47,10 @@ def look(posterior: Posterior, data: Data, *, samples: int = SAMPLES, key: Any =
     """The bound and the measures of a posterior on its rows."""
     if not is_variational(posterior):
         return Look(None, measure_points(posterior, data))
-    totals = draw_by_draw(posterior, data, samples=samples, key=key)
-    found = bound_of(totals, float(np.sum(np.asarray(data.weight, np.float64))))
+    found, totals = bound(posterior, data, samples=samples, key=key), None
+    if samples >= TAIL and posterior.model.bayesian_size <= SMALL_NETWORK:
+        totals = draw_by_draw(posterior, data, samples=samples, key=key)
+        found = found._replace(k_hat=bound_of(totals, 1.0).k_hat)
     return Look(found, measure(posterior, data, samples=samples, key=key, totals=totals))
 
 

@@ -23,7 +23,7 @@ from ..posteriors.draws import pareto_smooth
 from ..posteriors.laplace import priors_of
 from ..priors import Prior, is_flat, is_prior
 from ..program.input_units import input_units
-from .bound import TAIL, Totals, draw_by_draw, has_density
+from .bound import Totals
 
 FEW = 512  # rows
 ACTIVE = 0.1  # nats of KL from the prior that make a weight active
@@ -45,17 +45,17 @@ def measure(
     deviation of outputs under the prior, beside ``target_scale`` (1 for classes, whose outputs are
     logits), and ``prior_gain`` how much the widest layer adds to it; ``active`` the share of
     weights of an array whose KL from the prior is above 0.1 nats; ``active_units`` the share of
-    the units behind
-    a matrix with an active weight coming in; ``kl_per_active`` in nats; ``sigma_change`` how far
-    the logarithms of the deviations went from their start; ``shift`` how far importance weights
-    move the predictions, in predictive deviations, where the weights' ``k_hat`` allows.
+    the units behind a matrix with an active weight coming in; ``kl_per_active`` in nats;
+    ``sigma_change`` how far the logarithms of the deviations went from their start; ``shift`` how
+    far importance weights move the predictions, in predictive deviations, where the weights'
+    ``k_hat`` allows.
 
     Args:
         posterior: as a fit ends with it, record and all.
         data: its rows.
-        samples: draws for the importance weights, which need 50.
+        samples: draws for the importance weights.
         key: an int or a JAX key.
-        totals: what ``draw_by_draw`` gave with the same draws, where it is known.
+        totals: what ``draw_by_draw`` gave with the same draws; without, ``shift`` is not known.
     """
     x, y, weight = few_rows(data)
     found: dict[str, Any] = {
@@ -65,8 +65,8 @@ def measure(
     }
     if isinstance(posterior, MeanFieldGaussian):
         found |= _activity(posterior, x) | {"sigma_change": _sigma_change(posterior)}
-    if samples >= TAIL and has_density(posterior):
-        found |= _corrected(posterior, data, x, samples, key, totals)
+    if totals is not None:
+        found |= _corrected(posterior, x, samples, key, totals)
     return plain(found)
 
 
@@ -242,16 +242,9 @@ def _sigma_change(posterior: MeanFieldGaussian) -> float:
 
 
 def _corrected(
-    posterior: Posterior,
-    data: Data,
-    x: PyTree,
-    samples: int,
-    key: KeyLike,
-    totals: Totals | None,
+    posterior: Posterior, x: PyTree, samples: int, key: KeyLike, totals: Totals
 ) -> dict[str, float]:
     """How far the weights p(D, w) / q(w) move the predictions."""
-    if totals is None:
-        totals = draw_by_draw(posterior, data, samples=samples, key=key)
     joint = totals.log_likelihoods + totals.log_ratios
     if not np.isfinite(joint).all():
         return {}

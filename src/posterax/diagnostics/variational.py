@@ -8,7 +8,7 @@ import numpy as np
 
 from ..posteriors import Record
 from .bound import Bound
-from .climb import Climb, climb, path_of
+from .climb import Climb, by_doublings, climb, path_of
 from .course import SHORTEST, course_of
 from .verdict import K_HAT, Finding, as_typed, bad
 
@@ -51,16 +51,20 @@ def variational_findings(
 # -- not converged
 
 
-def climb_of(record: Record, bound: Bound | None = None) -> Climb:
-    """How the ELBO of a fit ended."""
+def climb_of(record: Record, bound: Bound | None = None, constant: float | None = None) -> Climb:
+    """How the ELBO of a fit ended; ``constant`` is the NLL a row of a constant prediction."""
     steps = record.settings.get("steps")
     if steps is not None and steps < SHORTEST and "elbo" not in record.reports:
         return Climb("short")
+    rows = float(record.settings.get("examples") or 1)
+    levels = record.settings.get("levels") or []
+    if len(levels) > 1:
+        return by_doublings(levels, rows)
     path = path_of(record, 0.0 if bound is None else bound.error)
     if path is None:
         return Climb("unknown")
-    rows = float(record.settings.get("examples") or 1)
-    return climb(path.steps, path.values, rows=rows, error=path.error, start=path.start)
+    start = path.start if constant is None else -rows * constant
+    return climb(path.steps, path.values, rows=rows, error=path.error, start=start)
 
 
 def _convergence(
@@ -70,7 +74,8 @@ def _convergence(
     if bound is not None and not math.isfinite(bound.value):
         yield open_end("The ELBO is not finite: lower the learning rate, and standardise x and y.")
         return
-    found, steps = climb_of(record, bound), int(record.settings.get("steps") or 0)
+    found = climb_of(record, bound, seen.get("constant_nll"))
+    steps = int(record.settings.get("steps") or 0)
     if found.state == "short":
         yield open_end(
             f"{steps} steps are too few to tell whether the fit has converged: take {SHORTEST} at "

@@ -8,7 +8,7 @@ gained next to nothing. The last of them is what ``steps=T`` gives, to the bit.
 
 import dataclasses
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -58,8 +58,9 @@ def _bound(run: "Run", phase: Phase, times: int = 1) -> Bound:
 
 
 class Level(NamedTuple):
-    """The objective that one of the fits reached, in nats over all rows, and its error."""
+    """The objective that a fit of so many steps reached, in nats over all rows, and its error."""
 
+    steps: int
     value: float
     error: float
 
@@ -69,7 +70,7 @@ class Until:
 
     def __init__(self, seconds: float | None = None):
         self.began, self.seconds = time.monotonic(), seconds
-        self.before: Level | None = None
+        self.levels: list[Level] = []
         self.half: Position | None = None
         self.constant: float | None = None  # NLL a row of a constant prediction
 
@@ -80,10 +81,10 @@ class Until:
 
     def longer(self, run: "Run", phase: Phase) -> bool:
         """Whether the fit is to be longer; then it is already back where its rate was held."""
-        level, steps = self._level(run, phase), self._next(run, int(phase.plan.steps))
-        if steps is None or (self.before is not None and self._settled(run, phase, level)):
+        self.levels.append(self._level(run, phase))
+        steps = self._next(run, int(phase.plan.steps))
+        if steps is None or self._settled(run, phase):
             return False
-        self.before = level
         run.at = self.half if self.half is not None else Position(run.draw_bytes)
         self.half = None
         self.plan(run, steps)
@@ -94,24 +95,25 @@ class Until:
         plan = dataclasses.replace(run.ready.plan, steps=jnp.asarray(steps, jnp.int32))
         run.phases = run.method.phases(run.ready.model, plan)
         run.ready = run.ready._replace(plan=plan, phases=run.phases)
-        run.at.until = {"steps": steps, "before": self.before and list(self.before)}
+        run.at.until = {"steps": steps, "levels": [list(level) for level in self.levels]}
         # looks that a fit of this length does not have
         run.at.forget("elbo", "all_nll", "predictive_nll", before=round(SHARES[0] * steps) - 1)
 
     def take_up(self, run: "Run") -> None:
         """Go on with what a checkpoint holds."""
         if run.at.until is not None:
-            before: Any = run.at.until["before"]
-            self.before = None if before is None else Level(*map(float, before))
+            self.levels = [Level(*level) for level in run.at.until["levels"]]
             self.plan(run, int(run.at.until["steps"]))
 
     def _level(self, run: "Run", phase: Phase) -> Level:
         found, t = _bound(run, phase, TIMES), float(getattr(run.method, "temperature", 1.0))
         # −N · nll − T · KL, of which the ELBO has T = 1
-        return Level(found.value + (1 - t) * found.kl, found.error)
+        return Level(run.at.step, found.value + (1 - t) * found.kl, found.error)
 
-    def _settled(self, run: "Run", phase: Phase, level: Level) -> bool:
-        assert self.before is not None
+    def _settled(self, run: "Run", phase: Phase) -> bool:
+        if len(self.levels) < 2:
+            return False
+        before, level = self.levels[-2:]
         rows, data = float(run.ready.plan.total), run.ready.data
         if self.constant is None:
             assert data is not None
@@ -119,8 +121,8 @@ class Until:
             self.constant = constant_nll(posterior, *few_rows(data))
         learned = level.value + rows * self.constant
         allowed = min(PER_ROW * rows, SHARE * learned) if learned > 0 else PER_ROW * rows
-        noise = np.hypot(level.error, self.before.error)
-        return bool(level.value - self.before.value <= max(allowed, noise))
+        noise = np.hypot(level.error, before.error)
+        return bool(level.value - before.value <= max(allowed, noise))
 
     def _next(self, run: "Run", total: int) -> int | None:
         """The steps of the next fit, fewer than twice as many where time asks for it, or none."""

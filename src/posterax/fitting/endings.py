@@ -52,6 +52,8 @@ def finish(run: "Run", phase: Phase, complete: bool) -> Posterior:
         "thin": run.thin,
         "fitted": circumstances(),
     }
+    if run.until is not None and run.until.levels:
+        settings["levels"] = [list(level) for level in run.until.levels]
     name = type(run.method).__name__
     record = Record(name, settings, terms, at, interrupted=not complete, reports=reports)
     posterior = with_record(posterior, record)

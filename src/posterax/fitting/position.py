@@ -178,12 +178,12 @@ def _until(given: Any) -> dict[str, Any] | None:
     """How long a fit without a given length is to be now, checked."""
     if given is None:
         return None
-    steps, before = given["steps"], given["before"]
+    steps, levels = given["steps"], given["levels"]
     if type(steps) is not int or not 0 < steps < 2**31:
         raise ValueError("until: steps")
-    if before is not None and not (len(before) == 2 and all(np.isfinite(before))):
-        raise ValueError("until: before")
-    return {"steps": steps, "before": before}
+    if not all(len(level) == 3 and all(np.isfinite(level)) for level in levels):
+        raise ValueError("until: levels")
+    return {"steps": steps, "levels": levels}
 
 
 def _refuse_not_finite(arrays: dict[str, np.ndarray]) -> None:
