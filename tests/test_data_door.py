@@ -348,7 +348,8 @@ APART = {
         "recalibrate.recalibrated.quantile", "tables.settings.layer_sizes",
     },
     "the package's own numbers": {
-        "bandits.learner._phases", "diagnostics.course.rest", "information.densities.logs",
+        "bandits.learner._phases", "diagnostics.climb.climb", "diagnostics.course.rest",
+        "information.densities.logs",
         "infer.variational.elbo.minibatch_weight", "information.vectors.plain", "optim.deviation",
         "posteriors.draws.normalised", "recalibrate.base.shown", "recalibrate.recalibrated._map",
         "report.subject._first",

@@ -177,13 +177,13 @@ def unlinearised(posterior: Posterior) -> Posterior:
 def held(posterior: Posterior, x: PyTree, y: ArrayLike, weight: Any = None) -> Data:
     """Rows as a fit would hold them, once they suit the posterior."""
     predictive = posterior.predict(x, samples=1)
-    y = predictive._inner_targets(y)
-    n, size = len(y), bucket(len(y))
+    targets = predictive._inner_targets(y)
+    n, size = len(targets), bucket(len(targets))
     dtype = jax.tree.leaves(posterior.model.parameters)[0].dtype
     weight = np.ones(n) if weight is None else np.asarray(weight, np.float64)
     return Data(
         jax.tree.map(lambda a: jnp.asarray(pad_rows(np.asarray(a), size)), predictive._x),
-        jnp.asarray(pad_rows(np.asarray(y), size)),
+        jnp.asarray(pad_rows(np.asarray(targets), size)),
         jnp.asarray(np.concatenate([weight, np.zeros(size - n)]), dtype),
         jnp.asarray(n, jnp.int32),
     )
