@@ -106,6 +106,7 @@ def test_weights_are_copies_and_batches_add_up():
     check(px.fit(model(likelihood), stream, px.Conjugate()), expected)
 
 
+@pytest.mark.filterwarnings("ignore:noise=.* is known")  # and is meant
 def test_sums_keep_what_float32_would_lose():
     """Little noise: log p(D) is some 200 nats, and the squares that it is made of are 10⁸."""
     w = RNG.normal(size=(FEATURES, OUTPUTS))
@@ -275,6 +276,7 @@ def test_refuses(name):
         call()
 
 
+@pytest.mark.filterwarnings("ignore:noise=.* is known")  # and is meant
 def test_refuses_what_memory_and_float64_cannot_hold():
     with pytest.raises(MemoryError, match=r"px\.Conjugate for 300,000 weights .*kronecker"):
         fit((jnp.ones((FEATURES, 75_000)), lambda w, x: (x @ w).sum(1, keepdims=True)), y=Y[:, 0])
