@@ -45,7 +45,7 @@ def setting(rng):
 @pytest.mark.parametrize("prior", PRIORS)
 def test_shift_and_scale_is_the_derivative_of_the_objective(setting, prior):
     """Closed-form gradients against automatic ones of the written-out objective."""
-    method = px.BayesByBackprop(initial_rho=-1.0)
+    method = px.BayesByBackprop(initial_rho=-1.0, estimator="weight")
     phase, state, ready, key = setting(method, prior)
     batch = ready.data.batch(ready.data.place(jnp.asarray(3), 32, ready.plan.batches, key))
     noise = standard_normal_like(noise_key(key), state.mu)

@@ -17,7 +17,11 @@ from posterax.tables.settings import make_method
 # what the command line has made of these names from the start; the rest are the classes' defaults
 OWN_SETTINGS = {
     "bayes_by_backprop": px.DeepEnsemble(
-        6, px.BayesByBackprop(learning_rate=1e-2, initial_rho=-4.0),
+        6,
+        px.BayesByBackprop(
+            learning_rate=1e-2, initial_rho=-4.0, rho_rate=1.0, schedule="cosine",
+            estimator="weight",
+        ),
         tuple(np.geomspace(0.7, 0.1, 6).tolist()),
     ),
     "deep_ensemble": px.DeepEnsemble(6, learning_rate=1e-2),

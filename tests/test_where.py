@@ -99,7 +99,9 @@ def test_kl_counts_the_bayesian_ones():
 @pytest.mark.parametrize("estimator", ["weight", "local", "flipout"])
 def test_every_estimator_agrees_where_nothing_is_random(estimator):
     """With deviations of almost zero, all give the deterministic gradient."""
-    method = px.BayesByBackprop(estimator, initial_rho=-30.0, temperature=0.0, learning_rate=1e-2)
+    method = px.BayesByBackprop(
+        estimator, initial_rho=-30.0, temperature=0.0, learning_rate=1e-2, schedule="cosine"
+    )
     posterior = px.fit(model_of(), (X, Y), method, steps=5, key=0)
     exact = px.fit(model_of(where=None), (X, Y), px.MaximumLikelihood(1e-2), steps=5, key=0)
     for a, b in zip(

@@ -13,8 +13,8 @@ from benchmarks.convergence.readout import Arrays
 from posterax._util.special import inverse_softplus
 from posterax._util.tree import named_leaves
 from posterax.fitting.prepare import Asked, prepare
-from posterax.infer.variational.elbo import mean_field_kl
 from posterax.posteriors import MeanFieldGaussian
+from posterax.posteriors.scaled import mean_field_kl
 
 KEY = 20150521  # the same draws of noise for all, so that differences are less noisy than values
 KL_DRAWS = 64  # for a prior without a closed form

@@ -53,7 +53,7 @@ CountOrZero = Annotated[int, partial(whole_number, least=0), "traced"]
 Copies = Annotated[int, whole_number, "copies"]  # so many networks are held at once
 Runs = Annotated[int, whole_number, "runs"]  # so many are made, one after another
 Flag = Annotated[bool, _true_or_false]
-Schedule = Literal["hold", "cosine", "constant"]
+Schedule = Literal["cosine", "constant", "hold"]
 Optimizer = Annotated[optax.GradientTransformation | None, _transformation]
 
 

@@ -111,8 +111,11 @@ def has_local(model: Model, inputs: PyTree) -> bool:
         >>> has_local(px.Model(steps, likelihood=likelihood), jnp.ones((5, 7, 2)))
         False
     """
-    model, _ = model.unfolded()
-    weights, state = model.parameters.network, model.network.state
+    if jax.tree.leaves(model.network.state):
+        return False  # batch statistics make one example depend on the weights of the others
+    own = model.parameters
+    model, unfold = model.unfolded()
+    weights, state = unfold(own).network, model.network.state
 
     def network(weights: PyTree, x: PyTree, state: PyTree) -> PyTree:
         # keys only matter for what is random, and not for how weights are used

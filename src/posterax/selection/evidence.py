@@ -15,6 +15,7 @@ from jaxtyping import PyTree
 from .._util.admit import check_finite
 from .._util.checks import whole_number
 from .._util.keys import KeyLike
+from .._util.memory import refuse_draws
 from ..data import Stream, as_stream, is_batches, unpack
 from ..diagnostics.bound import draw_by_draw, has_density, held, mean_of_pairs, unlinearised
 from ..diagnostics.fitted import is_variational
@@ -60,6 +61,7 @@ def elbo(posterior: Posterior, data: Examples, *, samples: int = 100, key: KeyLi
     """
     posterior = with_density(posterior, "elbo")
     samples = whole_number("samples", samples, least=2)
+    refuse_draws("samples", posterior.most(samples))
     found, total, constant = None, 0.0, 0.0
     for x, y, weight in parts(data):
         rows = held(posterior, x, y, weight)

@@ -23,7 +23,7 @@ from ...networks.parts import Where, select
 from ...networks.sparse import pruned_weights
 from ...program.input_units import InputUnits, input_units
 from ..base import Method, Phase, Plan, with_arrays
-from ..settings import Fraction, Optimizer, Positive, Schedule
+from ..settings import Fraction, Optimizer, Rate, Schedule
 from .dropout_phase import DropoutPhase
 
 DEFAULT_RATE = 0.1
@@ -48,8 +48,9 @@ class MCDropout(Method):
             several of them, or a function of (name, array). Default: every weight that is a factor
             of a product, but for those that meet the network's own inputs; ``"*"`` is all.
         initial_rate: where learned rates start.
-        learning_rate: the step size of Adam.
-        schedule: ``"cosine"`` (the rate falls to zero over the fit) or ``"constant"``.
+        learning_rate: the step size of Adam, or an optax schedule.
+        schedule: ``"cosine"`` (the rate falls to zero over the fit), ``"hold"`` (in its second
+            half) or ``"constant"``.
         optimizer: any optax transformation instead of Adam; it sees the tree {point, logit}.
 
     Example:
@@ -76,7 +77,7 @@ class MCDropout(Method):
     rate: Fraction | Literal["learned"] | None = None
     where: Where | None = None
     initial_rate: Fraction = 0.1
-    learning_rate: Positive = 1e-2
+    learning_rate: Rate = 1e-2
     schedule: Schedule = "cosine"
     optimizer: Optimizer = None
 

@@ -17,7 +17,7 @@ from ...model import Model
 from ...posteriors import Posterior
 from ..base import Draw, History, Info, Method, Phase, Plan, Start, with_arrays
 from ..points.point import MaximumAPosteriori, MaximumLikelihood
-from ..settings import Copies, Flag, Optimizer, Positive, Schedule, check_settings
+from ..settings import Copies, Flag, Optimizer, Rate, Schedule, check_settings
 from .ensemble_variants import Own, Variant
 
 UNROLLED_WORK = 500_000  # products of a member's pass from which a CPU gains by single members
@@ -147,8 +147,8 @@ class DeepEnsemble(Method):
             ``px.BayesByBackprop(…)``, which makes every member a posterior around its own mode.
         temperatures: with Bayes by Backprop inside, the weight of each member's KL: cold members
             follow the data, warm ones the prior, and the mixture is wrong where neither is.
-        learning_rate: the step size of Adam; a method inside brings its own.
-        schedule: ``"cosine"`` or ``"constant"``.
+        learning_rate: the step size of Adam, or an optax schedule; a method inside brings its own.
+        schedule: ``"cosine"``, ``"hold"`` or ``"constant"``.
         optimizer: any optax transformation instead of Adam.
         bootstrap: every member sees a resample of the data, drawn with replacement.
         anchored: every member has its prior around a draw of its own from the prior; with
@@ -174,7 +174,7 @@ class DeepEnsemble(Method):
     members: Copies = 5
     inside: Any = "map"
     temperatures: tuple[float, ...] | None = None
-    learning_rate: Positive = 1e-3
+    learning_rate: Rate = 1e-3
     schedule: Schedule = "cosine"
     optimizer: Optimizer = None
     bootstrap: Flag = False

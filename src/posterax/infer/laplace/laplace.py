@@ -22,7 +22,7 @@ from ...priors import Gaussian, Prior, is_prior
 from ..base import Method, Needs, Phase, Plan
 from ..objective import need_prior
 from ..points.point import MaximumAPosteriori
-from ..settings import Flag, Optimizer, Positive, Runs, Schedule
+from ..settings import Flag, Optimizer, Rate, Runs, Schedule
 from .curvature import Block, layout
 from .passes import PRECISIONS, CurvaturePhase, Precision
 from .tuning import TuningPhase
@@ -67,8 +67,9 @@ class Laplace(Method):
             weights, and only the curvature is computed.
         probes: random vectors for each example where the Fisher information has no closed form
             (``px.likelihoods.From``) or more than 128 columns.
-        learning_rate: the step size of Adam.
-        schedule: ``"cosine"`` (the rate falls to zero over the fit) or ``"constant"``.
+        learning_rate: the step size of Adam, or an optax schedule.
+        schedule: ``"cosine"`` (the rate falls to zero over the fit), ``"hold"`` (in its second
+            half) or ``"constant"``.
         optimizer: any optax transformation instead of Adam.
 
     Example:
@@ -99,7 +100,7 @@ class Laplace(Method):
     layer: Where | None = None
     train: Flag = True
     probes: Runs = 16
-    learning_rate: Positive = 1e-2
+    learning_rate: Rate = 1e-2
     schedule: Schedule = "cosine"
     optimizer: Optimizer = None
 

@@ -17,7 +17,7 @@ from ...model import Model, Parameters
 from ...posteriors import Point, Posterior
 from ..base import Draw, Info, Method, Needs, Phase, Plan, Start, with_arrays
 from ..objective import DescentPhase, batch_nll, is_elementwise, mean_nll
-from ..settings import Optimizer, Positive, Schedule
+from ..settings import Optimizer, Rate, Schedule
 
 
 class PointState(NamedTuple):
@@ -70,8 +70,9 @@ class MaximumLikelihood(Method):
     """Maximum likelihood: one set of weights, no prior.
 
     Args:
-        learning_rate: the step size of Adam.
-        schedule: ``"cosine"`` (the rate falls to zero over the fit) or ``"constant"``.
+        learning_rate: the step size of Adam, or an optax schedule.
+        schedule: ``"cosine"`` (the rate falls to zero over the fit), ``"hold"`` (in its second
+            half) or ``"constant"``.
         optimizer: any optax transformation instead of Adam.
 
     Example:
@@ -80,7 +81,7 @@ class MaximumLikelihood(Method):
         MaximumLikelihood(learning_rate=0.01)
     """
 
-    learning_rate: Positive = 1e-3
+    learning_rate: Rate = 1e-3
     schedule: Schedule = "cosine"
     optimizer: Optimizer = None
 
@@ -101,8 +102,9 @@ class MaximumAPosteriori(MaximumLikelihood):
     whatever the batch size.
 
     Args:
-        learning_rate: the step size of Adam.
-        schedule: ``"cosine"`` (the rate falls to zero over the fit) or ``"constant"``.
+        learning_rate: the step size of Adam, or an optax schedule.
+        schedule: ``"cosine"`` (the rate falls to zero over the fit), ``"hold"`` (in its second
+            half) or ``"constant"``.
         optimizer: any optax transformation instead of Adam.
 
     Example:

@@ -59,5 +59,10 @@ def averaged(before: Average, values: PyTree, step: jax.Array, plan: Plan) -> Av
 
 
 def best_of(average: Average, values: PyTree) -> PyTree:
-    """The mean where there is one, else the values themselves."""
-    return jax.tree.map(lambda m, v: jnp.where(average.count > 0, m, v), average.mean, values)
+    """The mean where there is one, else the values themselves; members on a leading axis."""
+
+    def leaf(mean: jax.Array, value: jax.Array) -> jax.Array:
+        count = average.count.reshape(average.count.shape + (1,) * (mean.ndim - average.count.ndim))
+        return jnp.where(count > 0, mean, value)
+
+    return jax.tree.map(leaf, average.mean, values)

@@ -28,7 +28,7 @@ from ...posteriors.factors import Factor
 from ...priors import Prior, is_flat, is_prior
 from ..base import Draw, History, Info, Method, Needs, Phase, Plan, Start, with_arrays
 from ..objective import batch_nll, mean_nll, need_prior
-from ..settings import Copies, Optimizer, Positive, Schedule, ZeroOrMore, check_settings
+from ..settings import Copies, Optimizer, Rate, Schedule, ZeroOrMore, check_settings
 from .elbo import ElboPhase, KLWeights, mean_state, start_moments
 from .score_function import learning_signals, mean_and_variance, no_coefficient, sample_gradients
 
@@ -218,8 +218,9 @@ class BlackBoxVI(Method):
         temperature: weight of the KL; 1 is the posterior, below 1 a colder one.
         kl_warmup: epochs over which the KL's weight grows from 0.
         initial_rho: where ρ of Gaussian factors starts.
-        learning_rate: the step size of Adam.
-        schedule: ``"cosine"`` (the rate falls to zero over the fit) or ``"constant"``.
+        learning_rate: the step size of Adam, or an optax schedule.
+        schedule: ``"cosine"`` (the rate falls to zero over the fit), ``"hold"`` (in its second
+            half) or ``"constant"``.
         optimizer: any optax transformation instead of Adam; it sees the tree {mu, rho, logits}, or
             {mu, own} with a family of your own.
 
@@ -253,7 +254,7 @@ class BlackBoxVI(Method):
     temperature: ZeroOrMore = 1.0
     kl_warmup: ZeroOrMore = 0.0
     initial_rho: float = -3.0
-    learning_rate: Positive = 1e-2
+    learning_rate: Rate = 1e-2
     schedule: Schedule = "cosine"
     optimizer: Optimizer = None
 

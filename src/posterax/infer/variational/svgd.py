@@ -24,7 +24,7 @@ from ...priors import is_flat, is_prior
 from ..base import Draw, Info, Method, Phase, Plan, Start, with_arrays
 from ..chains.base import JITTER, ChainPhase
 from ..objective import DescentPhase, batch_nll, mean_nll, need_prior
-from ..settings import Optimizer, Positive, Schedule, Several
+from ..settings import Optimizer, Positive, Rate, Schedule, Several
 
 
 class ParticleState(NamedTuple):
@@ -127,8 +127,9 @@ class SVGD(Method):
 
     Args:
         particles: number of networks; work grows with it, and a matrix of particles by particles.
-        learning_rate: the step size of Adam.
-        schedule: ``"cosine"`` (the rate falls to zero over the fit) or ``"constant"``.
+        learning_rate: the step size of Adam, or an optax schedule.
+        schedule: ``"cosine"`` (the rate falls to zero over the fit), ``"hold"`` (in its second
+            half) or ``"constant"``.
         optimizer: any optax transformation instead of Adam.
         bandwidth: h of the kernel exp(−‖w − w′‖²/h): ``"median"``, the squared median distance
             between particles divided by log n at each step, or a number.
@@ -150,7 +151,7 @@ class SVGD(Method):
     """
 
     particles: Annotated[Several, "copies"] = 20
-    learning_rate: Positive = 1e-3
+    learning_rate: Rate = 1e-3
     schedule: Schedule = "cosine"
     optimizer: Optimizer = None
     bandwidth: Positive | Literal["median"] = "median"
