@@ -13,5 +13,5 @@ def bayes_by_backprop(**settings: Any) -> BayesByBackprop:
         >>> bayes_by_backprop(learning_rate=1e-2).rho_rate
         1.0
     """
-    own = {"estimator": "weight", "learning_rate": 1e-3, "rho_rate": 1.0, "schedule": "cosine"}
-    return BayesByBackprop(**own | settings)
+    own: dict[str, Any] = {"estimator": "weight", "rho_rate": 1.0, "schedule": "cosine"}
+    return BayesByBackprop(**own | {"learning_rate": 1e-3} | settings)

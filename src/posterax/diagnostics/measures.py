@@ -133,7 +133,7 @@ def _scales(posterior: Posterior, x: PyTree, y: Any, weight: np.ndarray) -> dict
     before = PriorPosterior(model, posterior.state, posterior.targets)
     if posterior.members:  # every member has a state of its own
         before = PriorPosterior(model, model.network.state, posterior.targets)
-    outputs = before.predict(some, samples=PRIOR_DRAWS, key=0).outputs().astype(np.float64)
+    outputs = np.asarray(_outputs(before, some), np.float64)
     prior_scale = float(np.sqrt(np.median(np.square(outputs).mean((1, *range(2, outputs.ndim))))))
     spread = float(np.std(np.asarray(y, np.float64)[weight > 0]))
     regression = model.likelihood.kind == "regression"
@@ -143,6 +143,19 @@ def _scales(posterior: Posterior, x: PyTree, y: Any, weight: np.ndarray) -> dict
         "prior_gain": _gain(model),
         "classes": model.likelihood.kind == "classification",
     }
+
+
+@eqx.filter_jit
+def _outputs(before: PriorPosterior, x: PyTree) -> jax.Array:
+    """Outputs of the network under a few draws of the prior, one program for all of it."""
+    keys = jax.random.split(jax.random.key(0), PRIOR_DRAWS)
+    x = before.model.likelihood.split(x)[0]
+
+    def one(key: jax.Array) -> jax.Array:
+        w = before.parameters(key)
+        return before.model.apply(w, before.state, x, None, training=False)[0]
+
+    return jax.lax.map(one, keys)
 
 
 def _gain(model: Model) -> float:

@@ -113,9 +113,9 @@ def has_local(model: Model, inputs: PyTree) -> bool:
     """
     if jax.tree.leaves(model.network.state):
         return False  # batch statistics make one example depend on the weights of the others
-    own = model.parameters
+    given = model.parameters
     model, unfold = model.unfolded()
-    weights, state = unfold(own).network, model.network.state
+    weights, state = unfold(given).network, model.network.state
 
     def network(weights: PyTree, x: PyTree, state: PyTree) -> PyTree:
         # keys only matter for what is random, and not for how weights are used

@@ -6,6 +6,7 @@ A learning rate that falls to zero leaves the noise of about the last √T steps
 their mean (Polyak and Juditsky 1992) that of all the steps it is taken over.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -22,7 +23,7 @@ class Average(NamedTuple):
     """The mean so far, and of how many."""
 
     mean: PyTree
-    count: jax.Array
+    taken: jax.Array
 
 
 def no_average(values: PyTree) -> Average:
@@ -30,8 +31,8 @@ def no_average(values: PyTree) -> Average:
     return Average(jax.tree.map(jnp.zeros_like, values), jnp.zeros((), jnp.int32))
 
 
-def averaged(before: Average, values: PyTree, step: jax.Array, plan: Plan) -> Average:
-    """With the values after ``step`` steps in it, where they count.
+def averaged(before: Average, values: Callable[[], PyTree], step: jax.Array, plan: Plan) -> Average:
+    """With the values after ``step`` steps in it, where they count; else they are not computed.
 
     Example:
         >>> import jax.numpy as jnp
@@ -39,21 +40,22 @@ def averaged(before: Average, values: PyTree, step: jax.Array, plan: Plan) -> Av
         >>> from posterax.infer.variational.averaging import averaged, no_average
         >>> average, plan = no_average(jnp.zeros(())), SimpleNamespace(steps=jnp.asarray(128))
         >>> for step in range(1, 129):
-        ...     average = averaged(average, jnp.asarray(1.0 * step), jnp.asarray(step), plan)
-        >>> print(average.mean, average.count)  # of 112 and 128
+        ...     value = lambda: jnp.asarray(1.0 * step)
+        ...     average = averaged(average, value, jnp.asarray(step), plan)
+        >>> print(average.mean, average.taken)  # of 112 and 128
         120.0 2
     """
     late = step > LAST * plan.steps
 
     def put() -> Average:
-        count = before.count + 1
+        count = before.taken + 1
         mean = jax.tree.map(
-            lambda m, v: m + (v - m) / count.astype(m.dtype), before.mean, values
+            lambda m, v: m + (v - m) / count.astype(m.dtype), before.mean, values()
         )  # fmt: skip
         return Average(mean, count)
 
     def leave() -> Average:  # a fit that is made longer begins anew
-        return Average(before.mean, jnp.where(late, before.count, 0))
+        return Average(before.mean, jnp.where(late, before.taken, 0))
 
     return jax.lax.cond(late & (step % EVERY == 0), put, leave)
 
@@ -62,7 +64,7 @@ def best_of(average: Average, values: PyTree) -> PyTree:
     """The mean where there is one, else the values themselves; members on a leading axis."""
 
     def leaf(mean: jax.Array, value: jax.Array) -> jax.Array:
-        count = average.count.reshape(average.count.shape + (1,) * (mean.ndim - average.count.ndim))
+        count = average.taken.reshape(average.taken.shape + (1,) * (mean.ndim - average.taken.ndim))
         return jnp.where(count > 0, mean, value)
 
     return jax.tree.map(leaf, average.mean, values)

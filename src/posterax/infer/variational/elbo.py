@@ -61,6 +61,20 @@ def start_moments(start: Start) -> tuple[Parameters, Parameters]:
     return start.parameters, jax.tree.map(jnp.zeros_like, start.parameters)
 
 
+def _with_variances(variational: dict[str, PyTree]) -> dict[str, PyTree]:
+    """With σ² in the place of ρ."""
+    return variational | {
+        "rho": jax.tree.map(lambda rho: jnp.square(softplus(rho)), variational["rho"])
+    }
+
+
+@jax.jit  # on the host one program is cheaper than an operation for each array
+def _last(average: Average, variational: dict[str, PyTree]) -> dict[str, PyTree]:
+    mean = best_of(average, _with_variances(variational))
+    rho = jax.tree.map(lambda variance: inverse_softplus(jnp.sqrt(variance)), mean["rho"])
+    return mean | {"rho": rho}
+
+
 class ElboPhase(DescentPhase):
     """Gradient descent on minus a bound on the evidence, per data point."""
 
@@ -76,16 +90,21 @@ class ElboPhase(DescentPhase):
 
     # -- the mean of the last iterates, where rates hold and then fall
 
-    def _no_average(self, variational: PyTree) -> Average | None:
-        return no_average(variational) if holds(self.method) else None
+    # At rest the gradient has mean zero, and with it 1 − σ² (1/s² + curvature): it is the mean of
+    # σ² that is right, where that of ρ would be too small.
+
+    def _no_average(self, variational: dict[str, PyTree]) -> Average | None:
+        return no_average(_with_variances(variational)) if holds(self.method) else None
 
     def _averaged(
-        self, before: Average | None, variational: PyTree, step: jax.Array
+        self, before: Average | None, variational: dict[str, PyTree], step: jax.Array
     ) -> Average | None:
-        return None if before is None else averaged(before, variational, step, self.plan)
+        if before is None:
+            return None
+        return averaged(before, lambda: _with_variances(variational), step, self.plan)
 
-    def _last(self, average: Average | None, variational: PyTree) -> PyTree:
-        return variational if average is None else best_of(average, variational)
+    def _last(self, average: Average | None, variational: dict[str, PyTree]) -> dict[str, PyTree]:
+        return variational if average is None else _last(average, variational)
 
     # -- where it starts, and what a step is made of
 

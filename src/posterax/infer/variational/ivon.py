@@ -7,6 +7,7 @@ an estimate of the curvature (``posterax.optim`` has the equations). So there is
 gradient and one precision where Adam has two moments, and no optimiser of deviations.
 """
 
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -22,7 +23,7 @@ from ...posteriors import MeanFieldGaussian, Posterior
 from ...posteriors.scaled import mean_field_kl
 from ...priors import Gaussian, Prior, is_flat, is_prior
 from ..base import Draw, History, Info, Method, Needs, Phase, Plan, Start, with_arrays
-from ..objective import Elementwise, batch_nll, holds, mean_nll, need_prior, rate_at, scheduled_adam
+from ..objective import Elementwise, adam, batch_nll, holds, mean_nll, need_prior, rate_at
 from ..settings import Fraction, FractionOrZero, Positive, Rate, Runs, Schedule
 from .averaging import Average, averaged, best_of, no_average
 from .elbo import mean_state, start_moments
@@ -85,7 +86,8 @@ class IVONPhase(Phase):
 
     def _adam(self) -> Elementwise:
         method = self.method
-        return scheduled_adam(POINTS * method.learning_rate, method.schedule, self.plan)
+        rate = partial(rate_at, method.learning_rate, method.schedule, self.plan)
+        return adam(lambda step: POINTS * rate(step))
 
     def _points(self, tree: Parameters) -> Parameters:
         """A tree like the parameters with ``None`` for those that are no points."""
@@ -197,7 +199,7 @@ class IVONPhase(Phase):
             delta = self._pull(prior, s.dtype)[0]
             return next_precision(s, product, self._size(), delta, rho)
 
-        points, adam = self._adam().update(self._points(grads), state.points)
+        points, moments = self._adam().update(self._points(grads), state.points)
 
         def move(prior: Prior, m: jax.Array, g: PyTree, s: PyTree, point: PyTree) -> jax.Array:
             if s is None:
@@ -211,8 +213,8 @@ class IVONPhase(Phase):
         mu = jax.tree.map(move, priors, state.mu, momentum, precision, points, is_leaf=is_prior)
         average, step = state.average, state.step + 1
         if average is not None:
-            average = averaged(average, (mu, jax.tree.map(jnp.log, precision)), step, self.plan)
-        return NewtonState(mu, momentum, precision, adam, network_state, step, average)
+            average = averaged(average, lambda: (mu, _variances(precision)), step, self.plan)
+        return NewtonState(mu, momentum, precision, moments, network_state, step, average)
 
     # -- what it tells
 
@@ -247,13 +249,24 @@ class IVONPhase(Phase):
         )
 
     def finish(self, state: NewtonState, draws: Draw | None) -> Posterior:
-        mu, precision = state.mu, state.precision
-        if state.average is not None:
-            now = mu, jax.tree.map(jnp.log, precision)
-            mu, log_precision = best_of(state.average, now)
-            precision = jax.tree.map(jnp.exp, log_precision)
-        rho = jax.tree.map(lambda s: inverse_softplus(deviation(s, self._size())), precision)
+        mu, rho = _last(state.average, state.mu, state.precision, self._size())
         return MeanFieldGaussian(self.model, state.state, self.plan.targets, mu=mu, rho=rho)
+
+
+def _variances(precision: Parameters) -> Parameters:
+    """1/s, that is λσ²: where ŝ/s has mean 1 at rest, it is its mean that is right."""
+    return jax.tree.map(lambda s: 1 / s, precision)
+
+
+@jax.jit  # on the host one program is cheaper than an operation for each array
+def _last(
+    average: Average | None, mu: Parameters, precision: Parameters, size: jax.Array
+) -> tuple[Parameters, Parameters]:
+    """μ and ρ: the mean of the last iterates where there is one."""
+    variances = _variances(precision)
+    if average is not None:
+        mu, variances = best_of(average, (mu, variances))
+    return mu, jax.tree.map(lambda v: inverse_softplus(deviation(1 / v, size)), variances)
 
 
 class IVON(Method):
