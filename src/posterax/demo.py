@@ -225,7 +225,10 @@ def digits_model(key: KeyLike = 0) -> Model:
 
 def digits_method(temperature: float = 1.0) -> infer.BayesByBackprop:
     """Bayes by Backprop for the digits: ``DIGITS_EPOCHS`` epochs of batches of ``BATCH``."""
-    return infer.BayesByBackprop(learning_rate=1e-2, temperature=temperature)
+    return infer.BayesByBackprop(
+        learning_rate=1e-2, rho_rate=1.0, schedule="cosine", estimator="weight",
+        temperature=temperature,
+    )  # fmt: skip
 
 
 def digits_entries(key: KeyLike = 0, *, quick: bool = False) -> list[Entry]:

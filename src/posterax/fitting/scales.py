@@ -31,8 +31,8 @@ INPUTS = 1e3
 # others of size 1. By the largest entry, so that a column of rare ones is none of them.
 FAINT = 1e-3
 # A mean of a hundred deviations, as of years, is an offset that every unit has to take off with its
-# bias before the column tells it anything.
-OFFSET = 100.0
+# bias before the column tells it anything. A bias of a few is within reach.
+OFFSET, BIAS = 100.0, 10.0
 # Noise of a hundredth of the targets' deviation is an R² of 0.9999; noise of a hundred deviations
 # leaves nothing to learn. Both are rarely meant, and usually noise in other units than y.
 NOISE = 100.0
@@ -109,7 +109,9 @@ def _of_inputs(leaf: np.ndarray) -> Iterator[str]:
     bad = {
         "is larger than weights of the prior's size can take": size > INPUTS,
         "is smaller than weights of the prior's size can see": varies & (size < FAINT),
-        "lies far from 0 for how little it varies": varies & (np.abs(mean) > OFFSET * deviation),
+        "lies far from 0 for how little it varies": (
+            varies & (np.abs(mean) > OFFSET * deviation) & (np.abs(mean) > BIAS)
+        ),
     }
     for why, where in bad.items():
         if where.any():
