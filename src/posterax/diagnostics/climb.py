@@ -121,7 +121,7 @@ def climb(
     allowed = min(PER_ROW * rows, SHARE * max(gain, 0.0))
     tolerance = max(allowed, 3 * error, FLOOR[0] * rows + FLOOR[1])
     before, last, then = quarter - eighth, half - quarter, (later - half) / QUARTER
-    if min(last, then) <= 0:
+    if min(last, then) <= 2 * error:  # no gain beyond what chance gives
         return Climb("level", end - half, 0.0, tolerance)
     ratio = min(last / before if before > 0 else math.inf, then / last)
     slowed = min(ratio, SLOW)
