@@ -78,7 +78,7 @@ def test_shift_and_scale_is_the_derivative_of_the_objective(setting, prior):
 @pytest.mark.usefixtures("hasty_compiler")
 def test_kl_is_skipped_where_its_weight_is_nothing(setting):
     """Below float32's resolution the gradient is the likelihood's; just above, the KL counts."""
-    phase, state, ready, key = setting(px.BayesByBackprop(initial_rho=-1.0))
+    phase, state, ready, key = setting(px.BayesByBackprop(initial_rho=-1.0, estimator="weight"))
     batch = ready.data.batch(ready.data.place(jnp.asarray(3), 32, ready.plan.batches, key))
     unit = float(ready.plan.batches / ready.plan.total)
 

@@ -34,6 +34,14 @@ class _Pair(NamedTuple):
     rho: jax.Array | None
 
 
+def _parts(pairs: PyTree) -> dict[str, Parameters]:
+    """A tree of pairs as a pair of trees."""
+    part = lambda i: jax.tree.map(  # noqa: E731
+        lambda pair: pair[i], pairs, is_leaf=lambda node: isinstance(node, _Pair)
+    )
+    return {"mu": part(0), "rho": part(1)}
+
+
 class VariationalState(NamedTuple):
     """Means, raw deviations, the network's and the optimiser's state, and the step.
 
@@ -121,7 +129,7 @@ class VariationalPhase(ElboPhase):
 
         descend = jax.value_and_grad(nll_of_q, has_aux=True)
         (nll, network_state), likelihood = descend(state.variational)
-        kl = self._with_kl(state, w, jax.tree.map(jnp.zeros_like, w), kl_scale)
+        kl = self._kl_gradient(state, w, kl_scale)
         grads = jax.tree.map(lambda a, b: nll_scale * a + b, likelihood, kl)
         return grads, nll, network_state
 
@@ -137,6 +145,27 @@ class VariationalPhase(ElboPhase):
             return m if r is None or e is None else m + softplus(r) * (sign.astype(e.dtype) * e)
 
         return jax.tree.map(draw, state.mu, state.rho, noise), weight_key, network_key
+
+    def _kl_gradient(
+        self, state: VariationalState, w: Parameters, kl_scale: jax.Array
+    ) -> dict[str, Parameters]:
+        """Gradients of the KL alone; in closed form it needs no draw, and none is made."""
+
+        def leaf(prior: Prior, mu: jax.Array, rho: PyTree, w: jax.Array) -> _Pair:
+            if rho is None:
+                return _Pair(jnp.zeros_like(mu), None)
+            sigma, slope = softplus_and_slope(rho)
+            closed: PyTree = prior.kl_from_gaussian
+            if self.method.kl != "auto" or closed(mu, sigma) is None:
+                f = -kl_scale * jax.grad(lambda w: jnp.sum(prior.log_prob(w)))(w)
+                return _Pair(f, (f * (w - mu) - kl_scale) / sigma * slope)
+            total = lambda m, s: jnp.sum(closed(m, s))  # noqa: E731
+            kl_mu, kl_sigma = jax.grad(total, argnums=(0, 1))(mu, sigma)
+            return _Pair(kl_scale * kl_mu, kl_scale * kl_sigma * slope)
+
+        return _parts(
+            jax.tree.map(leaf, self.model.priors, state.mu, state.rho, w, is_leaf=is_prior)
+        )
 
     def _with_kl(
         self, state: VariationalState, w: Parameters, g: Parameters, kl_scale: jax.Array
@@ -183,10 +212,7 @@ class VariationalPhase(ElboPhase):
             return _Pair(g + kl_scale * kl_mu, for_rho)
 
         pairs = jax.tree.map(leaf, self.model.priors, state.mu, state.rho, w, g, is_leaf=is_prior)
-        part = lambda i: jax.tree.map(  # noqa: E731
-            lambda pair: pair[i], pairs, is_leaf=lambda node: isinstance(node, _Pair)
-        )
-        return {"mu": part(0), "rho": part(1)}
+        return _parts(pairs)
 
     def kl(self, state: VariationalState, w: Parameters) -> jax.Array:
         """KL(q ‖ p): closed form where there is one, else log q(w) − log p(w) at the sample."""
