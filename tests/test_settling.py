@@ -13,6 +13,7 @@ from posterax.diagnostics.climb import by_doublings
 from posterax.fitting.bounds import SHARES, first_steps
 from posterax.infer.objective import rate_at
 from posterax.infer.variational.averaging import averaged, best_of, no_average
+from posterax.infer.variational.elbo import _last, _with_variances
 from posterax.posteriors.random_weights import has_local
 from tests.conjugate import conjugate
 
@@ -206,6 +207,22 @@ def test_the_mean_of_the_last_iterates():
     Steps.steps = jnp.asarray(128)  # made longer: it begins anew
     average = averaged(average, lambda: {"w": jnp.zeros(2)}, jnp.asarray(65), Steps)
     assert int(average.taken) == 0
+
+
+def test_it_is_the_variances_whose_mean_is_taken():
+    """E[1 − σ²c] = 0 at rest: of deviations 1 and 3 the mean is √5, not √3 or 2."""
+    values = [{"mu": jnp.full(2, m), "rho": jnp.log(jnp.expm1(jnp.full(2, s)))}
+              for m, s in ((1.0, 1.0), (3.0, 3.0))]  # fmt: skip
+    average = no_average(_with_variances(values[0]))
+
+    class Steps:
+        steps = jnp.asarray(32)
+
+    for step, value in ((32, values[0]), (48, values[1])):
+        average = averaged(average, lambda v=value: _with_variances(v), jnp.asarray(step), Steps)
+    last = _last(average, values[1])
+    np.testing.assert_allclose(last["mu"], 2.0)
+    np.testing.assert_allclose(jax.nn.softplus(last["rho"]), np.sqrt(5), rtol=1e-5)
 
 
 def test_a_rate_may_be_a_schedule_of_optax():

@@ -119,11 +119,6 @@ def _never_moved(record: Record, seen: dict[str, Any]) -> bool:
     """Whether the deviations are as they were, although weights are far from the prior."""
     if record.settings.get("steps", 0) < SHORTEST or not (seen.get("kl_per_active") or 0) > 0.5:
         return False
-    if "log_sigma" in record.reports:
-        means = record.reports["log_sigma"][1]
-        spread = record.reports.get("log_sigma_spread", (None, np.zeros(1)))[1]
-        change = np.hypot(means[-1] - means[0], spread[-1] - spread[0])
-        return bool(change < STILL / 2)
     change = seen.get("sigma_change")
     return change is not None and change < STILL
 
