@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.problem import THREADS
 from posterax._util.writing import write_file
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks/results"
 SEEDS = 5
+CORES = 1  # of every process: seconds of the processor are then those of an idle machine
 
 
 class Cell(NamedTuple):
@@ -56,7 +56,7 @@ class Store:
     def add(self, cell: Cell, found: dict[str, Any]) -> None:
         """Put one cell to the others, those of another process too."""
         cells = self.cells() | {cell.key: cell._asdict() | found}
-        about = {"machine": platform.processor() or platform.machine(), "threads": THREADS}
+        about = {"machine": platform.processor() or platform.machine(), "cores": CORES}
         self.path.parent.mkdir(parents=True, exist_ok=True)
         write_file(self.path, json.dumps({"about": about, "cells": cells}, indent=1) + "\n")
 
@@ -90,7 +90,8 @@ def process(command: list[str], cell_seconds: float | None = None) -> tuple[dict
     Nothing compiled before is there for it: compilation counts.
     """
     own = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
-    threads = {"OMP_NUM_THREADS": str(THREADS), "MKL_NUM_THREADS": str(THREADS)}
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "BENCH_THREADS")
+    threads = dict.fromkeys(names, str(CORES))
     own |= threads | {"JAX_PLATFORMS": "cpu"}
     folder = Path(tempfile.mkdtemp(prefix="convergence"))
     try:
@@ -110,9 +111,9 @@ def process(command: list[str], cell_seconds: float | None = None) -> tuple[dict
 
 @contextmanager
 def _few_cores() -> Iterator[None]:
-    """As many cores as threads for the process that is started here, whatever library it has."""
+    """One core for the process that is started here, whatever library it has."""
     all_of_them = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, sorted(all_of_them)[:THREADS])
+    os.sched_setaffinity(0, sorted(all_of_them)[:CORES])
     try:
         yield
     finally:

@@ -50,7 +50,7 @@ def budget(settings: dict[str, Any]) -> str:
     """A budget in words."""
     if "steps" in settings:
         return f"{settings['steps']:,} steps"
-    return ", ".join(f"`{k}={json.dumps(v)}`" for k, v in settings.items()) or "no setting at all"
+    return ", ".join(f"`{k}={json.dumps(v)}`" for k, v in settings.items()) or "nothing set"
 
 
 def named(group: summary.Group | None) -> str:
@@ -146,10 +146,9 @@ def alone(runs: list[summary.Race]) -> str:
 
 
 def headline(found: list[summary.Group], about: dict[str, Any]) -> dict[str, Any]:
-    """The budget that speaks for the defaults: the automatic one if it ran, else the longest."""
+    """The budget that speaks for the defaults: none given if that ran, else the longest."""
     ran = [g.settings for g in found if g.default and g.prior == "own"]
-    automatic = [s for s in ran if s.get("epochs") == "auto"]
-    return max(automatic or ran, key=lambda s: s.get("steps", 0), default={})
+    return {} if {} in ran else max(ran, key=lambda s: s.get("steps", 0), default={})
 
 
 def in_short(found: list[summary.Group], about: dict[str, Any], runs: list[summary.Race]) -> str:

@@ -1,10 +1,10 @@
 """Worker: NumPyro's SVI with AutoNormal, minibatches in a compiled loop."""
 
+import itertools
 import json
 import sys
 from functools import partial
 from importlib import metadata
-from itertools import islice
 
 import jax
 import jax.numpy as jnp
@@ -101,7 +101,7 @@ def main():
     stored = np.load(asked["data"])
     x, y = jnp.asarray(stored["x"]), jnp.asarray(stored["y"])
     jax.devices()
-    timer = clock.Clock(folder, asked["limit"])
+    timer = clock.Clock(folder, asked["limit"], asked["target"])
     model = make_model(spec)
     start = init_to_value(values=start_of(spec["layers"], asked["seed"]))
     guide = AutoNormal(model, init_loc_fn=start, init_scale=SCALE)
@@ -121,18 +121,28 @@ def main():
 
         return jax.lax.scan(step, state, orders)[0]
 
+    evaluate = jax.jit(lambda state, key, x, y: svi.evaluate(state._replace(rng_key=key), x, y))
+    fresh = map(jax.random.key, itertools.count(asked["seed"] + 1))
+    few = slice(0, clock.CHECK_ROWS)
+
+    def own(state, x, y):
+        return -float(evaluate(state, next(fresh), x, y)) / spec["rows"]
+
     steps = 0
     while not timer.over:
-        state = jax.block_until_ready(chunk(state, x, y, np.stack(list(islice(whole, CHUNK)))))
+        state = jax.block_until_ready(
+            chunk(state, x, y, np.stack(list(itertools.islice(whole, CHUNK))))
+        )
         steps += CHUNK
         if timer.due:
             params = {k: np.asarray(v) for k, v in svi.get_params(state).items()}
-            timer.save(*readout.read("numpyro", params, spec["layers"]), steps)
-    keys = jax.random.split(jax.random.key(asked["seed"] + 1), clock.own_draws(spec["rows"]))
-    evaluate = jax.jit(lambda key, x, y: svi.evaluate(state._replace(rng_key=key), x, y))
+            check = partial(own, state, x[few], y[few])
+            timer.save(*readout.read("numpyro", params, spec["layers"]), steps, check)
     said = {
         "points": timer.points,
-        "own_per_row": -float(np.mean([evaluate(key, x, y) for key in keys])) / spec["rows"],
+        "own_per_row": float(
+            np.mean([own(state, x, y) for _ in range(clock.own_draws(spec["rows"]))])
+        ),
         "versions": {name: metadata.version(name) for name in ("jax", "numpyro")},
         "device": jax.devices()[0].device_kind,
     }

@@ -9,7 +9,18 @@ from typer import Option
 from .._util.interrupts import heeded
 from .._util.writing import write_file
 from . import METHODS, Refused, method_name, rebuild_command, say
-from .options import AsJson, Data, Force, Ignore, Quick, Seed, Target, Task, WeightColumn
+from .options import (
+    AsJson,
+    Data,
+    Force,
+    Ignore,
+    Quick,
+    Seed,
+    Target,
+    Task,
+    TimeLimit,
+    WeightColumn,
+)
 from .showing import console, print_json, table
 from .writing import check_out, safe_frame
 
@@ -39,6 +50,7 @@ def compare(
     ignore: Ignore = None,
     weight: WeightColumn = None,
     steps: Annotated[int | None, Option(min=1, help="Steps a fit (default: by size).")] = None,
+    time_limit: TimeLimit = None,
     seed: Seed = 0,
     out: Annotated[Path | None, Option("--out", "-o", help="Write the table as CSV too.")] = None,
     force: Force = False,
@@ -57,8 +69,10 @@ def compare(
         posterax compare house.csv --target price --json --out comparison.csv
     """
     names = chosen(methods)
+    from .fitting import check_seed, start_clock
+
+    clock = start_clock(time_limit)
     from . import folds as validation
-    from .fitting import check_seed
     from .reading import read_parts
 
     if out is not None:
@@ -68,13 +82,14 @@ def compare(
     for note in parts.notes:
         say(note)
     study = validation.Study(
-        parts.X, parts.y, parts.weight, kind, folds=folds, seed=seed, steps=steps, quick=quick
-    )
+        parts.X, parts.y, parts.weight, kind, folds=folds, seed=seed, steps=steps, quick=quick,
+        clock=clock, methods=len(names),
+    )  # fmt: skip
     if study.folds < folds:
         say(f"{study.folds} folds instead of {folds}: the rarest class has so many rows")
     rows, complete = _run(study, names)
     given = parts.names | {"task": task, "methods": names, "folds": study.folds, "seed": seed}
-    command = rebuild_command("compare", data, **given, steps=steps)
+    command = rebuild_command("compare", data, **given, steps=steps, time_limit=time_limit)
     head = {"command": command, "task": kind, "target": given["target"], "rows": len(parts.y)}
     head |= {"columns": parts.X.shape[1], "folds": study.folds, "seed": seed, "complete": complete}
     try:

@@ -9,7 +9,19 @@ from typer import Option
 from .._util.streams import about_output
 from . import METHODS, Refused, say
 from .fitting import Fitted, fit_table
-from .options import AsJson, Data, Force, Ignore, Quick, Quiet, Seed, Target, Task, WeightColumn
+from .options import (
+    AsJson,
+    Data,
+    Force,
+    Ignore,
+    Quick,
+    Quiet,
+    Seed,
+    Target,
+    Task,
+    TimeLimit,
+    WeightColumn,
+)
 
 MethodName = Annotated[
     str, Option("--method", "-m", help=", ".join(METHODS) + ".", autocompletion=lambda: [*METHODS])
@@ -30,6 +42,7 @@ def fit(
     seed: Seed = 0,
     epochs: Annotated[float | None, Option(help="Passes over the data (default: by size).")] = None,
     steps: Annotated[int | None, Option(min=1, help="Steps, or draws per chain, instead.")] = None,
+    time_limit: TimeLimit = None,
     no_refit: Annotated[bool, Option("--no-refit", help="Do not refit to all rows.")] = False,
     force: Force = False,
     as_json: AsJson = False,
@@ -45,12 +58,13 @@ def fit(
         posterax fit house.csv --target price
         posterax fit house.csv --target price --out house.px --report house.html
         posterax fit flowers.csv --target species --method laplace --json
+        posterax fit house.csv --target price --time-limit 60
     """
     fitted = fit_table(
         data, target, task=task, method=method, out=out, report=report,
         test_fraction=test_fraction, test=test, ignore=ignore, weight=weight, seed=seed,
-        epochs=epochs, steps=steps, refit=not no_refit, force=force, quick=quick,
-        verbose=False if quiet else None, tell=(lambda line: None) if quiet else say,
+        epochs=epochs, steps=steps, time_limit=time_limit, refit=not no_refit, force=force,
+        quick=quick, verbose=False if quiet else None, tell=(lambda line: None) if quiet else say,
     )  # fmt: skip
     try:
         _show(fitted, as_json=as_json, quiet=quiet)

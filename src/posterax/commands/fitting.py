@@ -18,6 +18,7 @@ from . import Refused, method_arguments, method_name, rebuild_command, say
 from .writing import check_out, plain
 
 if TYPE_CHECKING:
+    from ..tables.timing import Clock
     from .targets import Parts, Task
 
 
@@ -48,6 +49,7 @@ def fit_table(
     seed: int = 0,
     epochs: float | None = None,
     steps: int | None = None,
+    time_limit: float | None = None,
     refit: bool = True,
     force: bool = False,
     quick: bool = False,
@@ -70,17 +72,18 @@ def fit_table(
         seed: random seed.
         epochs: passes over the data.
         steps: steps of optimisation, or draws per chain, instead.
+        time_limit: seconds for both fits together, from the call; where short, fewer steps.
         refit: learn from all rows once the scores are known.
         force: write over files that are none of ours.
         quick: a tiny network and a few steps, to try the command.
         verbose: show a progress bar (default: where someone is watching).
         tell: takes notes, a line each.
     """
+    clock = start_clock(time_limit)
     from .reading import read_parts
-    from .scoring import learn, score
+    from .scoring import learn
 
-    began = time.perf_counter()
-    method = method_name(method)
+    began, method = time.perf_counter(), method_name(method)
     _check_options(test_fraction, epochs, steps, seed)
     place, page = _places(data, test, out, report, force)
     # whatever is to be refused of a table is refused before the first note
@@ -90,23 +93,22 @@ def fit_table(
     arguments = method_arguments(method, quick=quick, **budget)
     for note in parts.notes:
         tell(note)
-    settings = {**parts.names, "task": kind, "method": method, "seed": seed, **budget}
+    limit = {} if time_limit is None else {"time_limit": time_limit}
+    settings = {**parts.names, "task": kind, "method": method, "seed": seed, **budget, **limit}
     settings |= {"test_fraction": None if test else test_fraction, "test": test and str(test)}
     options = settings | {"task": task, "no_refit": not refit, "out": str(place)}
     command = rebuild_command("fit", data, **options)
     card = _facts(data, parts, kind) | {"why": why, "settings": settings, "command": command}
     tell(f"fitting {len(train.y):,} rows by {method}")
-    scored = estimator = learn(train, kind, arguments, seed, verbose)
+    again = held is not None and refit and not test
+    timed = arguments | part_of(clock, 0.5 if again else 1.0)
+    scored = estimator = learn(train, kind, timed, seed, verbose)
     if held is not None:
-        again = refit and not test
         card["held_out"] = {"rows": len(held.y), "refit": again, "from": test and Path(test).name}
-        known = {"train_y": train.targets(kind), "train_weight": train.weight}
-        evaluation = score(estimator, held.X, held.targets(kind), held.weight, seed=seed, **known)
-        card |= {"scores": evaluation.intervals(), "chance": evaluation.chances()}
-        card["baseline"] = evaluation.baselines()
+        card |= _scores(estimator, train, held, kind, seed)
         if again:
             tell(f"scored on {len(held.y):,} held-out rows; fitting again, to all rows")
-            estimator = learn(parts, kind, arguments, seed, verbose)
+            estimator = learn(parts, kind, arguments | part_of(clock, 0.5), seed, verbose)
     card["columns"] = estimator.columns_.summary()
     card["fitted"] = datetime.now(UTC).isoformat(timespec="seconds")
     card["seconds"] = round(time.perf_counter() - began, 2)
@@ -131,6 +133,25 @@ def _check_options(
     if epochs is not None and not 0 < epochs < float("inf"):
         raise Refused(f"--epochs must be a number above 0, got {epochs:g}", 2)
     check_seed(seed)
+
+
+def start_clock(time_limit: float | None) -> "Clock | None":
+    """The time of a command from here on, where it is limited."""
+    if time_limit is None:
+        return None
+    if not 0 < time_limit < float("inf"):
+        raise Refused(f"--time-limit must be a number of seconds above 0, got {time_limit:g}", 2)
+    began = time.monotonic()
+    from ..tables.timing import Clock
+
+    clock = Clock(time_limit)
+    clock.began = began  # before the import, which takes a while
+    return clock
+
+
+def part_of(clock: "Clock | None", part: float) -> dict[str, float]:
+    """The argument of an estimator that is to have this part of a command's time."""
+    return {} if clock is None else {"time_limit": float(f"{clock.seconds(part):.3g}")}
 
 
 def check_seed(seed: int) -> None:
@@ -182,6 +203,18 @@ def _held_out(
         parts.notes.append("too few rows to hold any out: there are no scores")
         return parts, None
     return parts.only(np.sort(train)), parts.only(np.sort(held))
+
+
+def _scores(
+    estimator: Any, train: "Parts", held: "Parts", kind: "Task", seed: int
+) -> dict[str, Any]:
+    """Entries of the card: scores on rows held out, beside chance and a baseline."""
+    from .scoring import score
+
+    known = {"train_y": train.targets(kind), "train_weight": train.weight}
+    evaluation = score(estimator, held.X, held.targets(kind), held.weight, seed=seed, **known)
+    scores = {"scores": evaluation.intervals(), "chance": evaluation.chances()}
+    return scores | {"baseline": evaluation.baselines()}
 
 
 def _save(estimator: Any, place: Path) -> None:

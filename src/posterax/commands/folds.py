@@ -13,7 +13,9 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from .._util.progress import Watch
 from ..metrics.baseline import baseline
 from ..metrics.evaluate import Evaluation, evaluate
+from ..tables.timing import SHORT, Clock
 from . import Refused, method_arguments, one_line, scoring
+from .fitting import part_of
 from .targets import Parts, Task
 
 CLEAR = 0.975  # quantile of Student's t that a paired difference has to pass
@@ -93,6 +95,8 @@ class Study:
         seed: of the shuffle and of the fits.
         steps: of each fit, instead of the estimator's own number.
         quick: a few steps of a tiny network.
+        clock: of the time for all fits, where it is limited.
+        methods: among which the time is divided.
     """
 
     def __init__(
@@ -106,6 +110,8 @@ class Study:
         seed: int = 0,
         steps: int | None = None,
         quick: bool = False,
+        clock: Clock | None = None,
+        methods: int = 1,
     ):
         y = Parts(X, np.asarray(y)).targets(kind)
         self.table, self.kind, self.classes = Parts(X, y, weight), kind, kind == "classification"
@@ -123,13 +129,16 @@ class Study:
             folds = min(folds, int(counts.min()))
         if len(y) < 2 * folds:
             raise Refused(f"--folds: {folds} folds need {2 * folds} rows, got {len(y)}")
-        self.folds = folds
+        self.folds, self.clock, self.part = folds, clock, 1 / (folds * methods)
         split = (StratifiedKFold if self.classes else KFold)(folds, shuffle=True, random_state=seed)
         self.parts = list(split.split(X, y))
 
     def row(self, name: str, watch: Watch) -> Row:
         """Cross-validate one method; what fails is told in its row."""
         row = Row(name, name)
+        if self.clock is not None and self.clock.used and self.clock.left <= 0:
+            row.failed = "not tried: --time-limit was over; give more time, or fewer --methods"
+            return row
         for number, rows in enumerate(self.parts, start=1):
             train, test = map(self.table.only, rows)
             watch.begin(f"{name}, fold {number}")
@@ -138,6 +147,7 @@ class Study:
                 with warnings.catch_warnings(record=True) as caught:
                     warnings.simplefilter("always", UserWarning)
                     arguments = method_arguments(name, quick=self.quick, steps=self.steps)
+                    arguments |= part_of(self.clock, self.part)
                     estimator = scoring.learn(train, self.kind, arguments, self.seed)
                     row.times.append(time.perf_counter() - began)
                     evaluation = scoring.score(
@@ -150,6 +160,8 @@ class Study:
             finally:
                 watch.end(f"{name}, fold {number}", time.perf_counter() - began)
             told = [one_line(str(w.message)) for w in caught if w.category is UserWarning]
+            if any(text.startswith(SHORT) for text in row.warned):  # every fold says much the same
+                told = [text for text in told if not text.startswith(SHORT)]
             row.warned = list(dict.fromkeys([*row.warned, *told]))
         return row
 

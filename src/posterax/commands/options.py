@@ -14,6 +14,9 @@ Task = Annotated[str | None, Option(help="regression or classification (default:
 Ignore = Annotated[str | None, Option(help="Columns to leave out: a,b,c.")]
 WeightColumn = Annotated[str | None, Option(help="The column that says how often a row counts.")]
 Seed = Annotated[int, Option(min=0, help="Random seed.")]
+TimeLimit = Annotated[
+    float | None, Option(help="Seconds for all fits together; where short, fewer steps.")
+]
 Quick = Annotated[bool, Option(hidden=True, help="A few steps, to try it.")]
 AsJson = Annotated[bool, Option("--json", help="Print JSON instead.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Print results only.")]

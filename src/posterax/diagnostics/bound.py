@@ -7,7 +7,6 @@ blocks, so that memory is that of a few networks on one block.
 """
 
 import dataclasses
-import math
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -23,7 +22,7 @@ from ..data import Data, bucket, pad_rows
 from ..model import Parameters
 from ..networks.base import footprint
 from ..posteriors import MeanFieldGaussian, Posterior
-from ..posteriors.draws import pareto_smooth
+from ..posteriors.draws import effective, pareto_smooth
 from ..posteriors.laplace import priors_of
 from ..posteriors.scaled import mean_field_kl
 from ..posteriors.symmetric import Symmetric
@@ -33,6 +32,7 @@ from ..priors import Hierarchical, is_prior
 ROOM = 128  # draws that one program has room for
 FEW_ROWS, WIDE, NARROW = 256, 8, 2  # draws at once: more where rows are few
 TAIL = 50  # draws below which k-hat says nothing
+MEANS = ("value", "nll", "predictive_nll", "kl", "k_hat")  # over the members of an ensemble
 
 
 class Bound(NamedTuple):
@@ -73,6 +73,12 @@ class Totals(NamedTuple):
     weights: np.ndarray
     apart: bool = False  # whether rows had noise of their own
 
+    @property
+    def effective(self) -> float:
+        """How many of the draws count, by their weights p(D, w) / q(w)."""
+        joint = self.log_likelihoods + self.log_ratios
+        return effective(joint) if np.isfinite(joint).all() else 0.0
+
 
 def bound(
     posterior: Posterior, data: Data, *, samples: int, key: KeyLike, apart: bool = True
@@ -102,8 +108,7 @@ def bound(
         True
     """
     totals = draw_by_draw(posterior, data, samples=samples, key=key, apart=apart)
-    found = bound_of(totals, float(np.sum(np.asarray(data.weight, np.float64))))
-    return found._replace(k_hat=math.nan) if totals.apart else found
+    return bound_of(totals, float(np.sum(np.asarray(data.weight, np.float64))))
 
 
 def draw_by_draw(
@@ -146,12 +151,22 @@ def _draws(posterior: Posterior, key: jax.Array, samples: int) -> tuple[PyTree, 
     return ids, np.asarray(weights, np.float64)
 
 
+def mean_bound(found: list[Bound]) -> Bound:
+    """The mean over the members of an ensemble, which the ELBO of their mixture is not below."""
+    if len(found) == 1:
+        return found[0]
+    mean: dict[str, Any] = {n: float(np.mean([getattr(b, n) for b in found])) for n in MEANS}
+    error = float(np.linalg.norm([b.error for b in found])) / len(found)
+    return found[0]._replace(**mean, error=error)
+
+
 def bound_of(totals: Totals, rows: float) -> Bound:
     """The bound of what the draws give on all rows, whose weights sum to ``rows``."""
-    likelihoods, kl, ratios, predictive, weights, _ = totals
+    likelihoods, kl, ratios, predictive, weights, apart = totals
     value, error = mean_of_pairs(likelihoods - kl, weights)
     joint, k_hat = likelihoods + ratios, float("nan")
-    if len(joint) >= TAIL and np.isfinite(joint).all():
+    # rows with noise of their own are no draws of the weights, of which k-hat is
+    if not apart and len(joint) >= TAIL and np.isfinite(joint).all():
         k_hat = pareto_smooth(joint)[1]
     return Bound(
         value, error, -float(weights @ likelihoods) / rows, -predictive / rows,

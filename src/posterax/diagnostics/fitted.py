@@ -7,7 +7,7 @@ import numpy as np
 from ..data import Data, unpack
 from ..posteriors import Draws, Enumerated, LaplaceGaussian, Posterior, PriorPosterior, Record
 from .bound import TAIL, Bound, bound, bound_of, draw_by_draw, has_density, held
-from .measures import measure
+from .measures import FEWEST, measure
 from .points import measure_points, points_findings
 from .variational import SMALL_NETWORK, variational_findings
 from .verdict import Finding
@@ -15,7 +15,15 @@ from .verdict import Finding
 EXACT = ("Conjugate", "Enumeration")
 NOT_VARIATIONAL = (*EXACT, "SWAG", "Laplace")  # though their posteriors have a density
 SAMPLES = 100  # draws of q where data is given
-SHOWN = ("constant_nll", "prior_scale", "target_scale", "kl_per_active", "shift", "nll")
+SHOWN = (
+    "constant_nll",
+    "prior_scale",
+    "target_scale",
+    "kl_per_active",
+    "shift",
+    "effective",
+    "nll",
+)
 ALSO = ("centre_nll", "diversity", "pull")
 
 
@@ -50,7 +58,8 @@ def look(posterior: Posterior, data: Data, *, samples: int = SAMPLES, key: Any =
     found, totals = bound(posterior, data, samples=samples, key=key), None
     if samples >= TAIL and posterior.model.bayesian_size <= SMALL_NETWORK:
         totals = draw_by_draw(posterior, data, samples=samples, key=key)
-        found = found._replace(k_hat=bound_of(totals, 1.0).k_hat)
+        if totals.effective >= FEWEST:
+            found = found._replace(k_hat=bound_of(totals, 1.0).k_hat)
     return Look(found, measure(posterior, data, samples=samples, key=key, totals=totals))
 
 

@@ -14,6 +14,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import PyTree
 
 from .._util.keys import KeyLike
+from .._util.noise import noise_key
 from .._util.special import softplus
 from .._util.tree import named_leaves
 from ..data import Data, bucket, pad_rows
@@ -29,6 +30,7 @@ FEW = 512  # rows
 ACTIVE = 0.1  # nats of KL from the prior that make a weight active
 PRIOR_DRAWS, PRIOR_ROWS = 8, 64
 K_HAT = 0.7  # above it importance weights have no useful variance
+FEWEST = 10  # draws that must count for k-hat to say more than that q is far; arviz loads slowly
 
 
 def measure(
@@ -48,7 +50,8 @@ def measure(
     the units behind a matrix with an active weight coming in; ``kl_per_active`` in nats;
     ``sigma_change`` how far the logarithms of the deviations went from their start; ``shift`` how
     far importance weights move the predictions, in predictive deviations, where the weights'
-    ``k_hat`` allows.
+    ``k_hat`` allows; ``effective`` how many of the draws count by these weights; ``flat`` by how
+    many nats a row the rows of a classification would be more probable with logits as large again.
 
     Args:
         posterior: as a fit ends with it, record and all.
@@ -65,6 +68,8 @@ def measure(
     }
     if isinstance(posterior, MeanFieldGaussian):
         found |= _activity(posterior, x) | {"sigma_change": _sigma_change(posterior)}
+        if found["classes"]:
+            found["flat"] = _flatness(posterior.bare(), x, y, jnp.asarray(weight / weight.sum()))
     if totals is not None:
         found |= _corrected(posterior, x, samples, key, totals)
     return plain(found)
@@ -148,7 +153,7 @@ def _scales(posterior: Posterior, x: PyTree, y: Any, weight: np.ndarray) -> dict
 @eqx.filter_jit
 def _outputs(before: PriorPosterior, x: PyTree) -> jax.Array:
     """Outputs of the network under a few draws of the prior, one program for all of it."""
-    keys = jax.random.split(jax.random.key(0), PRIOR_DRAWS)
+    keys = jax.random.split(noise_key(jax.random.key(0)), PRIOR_DRAWS)
     x = before.model.likelihood.split(x)[0]
 
     def one(key: jax.Array) -> jax.Array:
@@ -186,6 +191,21 @@ def _activity(posterior: MeanFieldGaussian, x: PyTree) -> dict[str, Any]:
         "active_units": _units(posterior.model, x, active),
         "kl_per_active": total / count if count else math.nan,
     }
+
+
+@eqx.filter_jit
+def _flatness(posterior: MeanFieldGaussian, x: PyTree, y: jax.Array, share: jax.Array) -> jax.Array:
+    """What sharper classes would gain on the rows of the fit, at the mean weights.
+
+    A maximum of the likelihood gains nothing; where a prior holds the logits back, much.
+    """
+    model, w = posterior.model, posterior.mu
+    outputs, _ = model.apply(w, posterior.state, model.likelihood.split(x)[0], None, training=False)
+
+    def nll(times: float) -> jax.Array:
+        return -jnp.sum(share * model.likelihood_of(w, times * outputs, x, y))
+
+    return nll(1.0) - jnp.min(jnp.stack([nll(1.0), nll(2.0), nll(4.0)]))
 
 
 @eqx.filter_jit
@@ -258,12 +278,12 @@ def _corrected(
     posterior: Posterior, x: PyTree, samples: int, key: KeyLike, totals: Totals
 ) -> dict[str, float]:
     """How far the weights p(D, w) / q(w) move the predictions."""
-    joint = totals.log_likelihoods + totals.log_ratios
-    if not np.isfinite(joint).all():
-        return {}
-    log_weights, k_hat = pareto_smooth(joint)
+    count = {"effective": totals.effective}
+    if count["effective"] < FEWEST:
+        return count
+    log_weights, k_hat = pareto_smooth(totals.log_likelihoods + totals.log_ratios)
     if not k_hat <= K_HAT:
-        return {"shift": math.nan}
+        return count
     predictive = posterior.predict(x, samples=samples, key=key)
     means = predictive.conditional_means().astype(np.float64)
     weights = np.exp(log_weights)
@@ -272,4 +292,5 @@ def _corrected(
     if predictive.kind == "classification":
         variance = (mean * (1 - mean)).reshape(len(mean), -1)
     moved = (np.tensordot(weights, means, 1) - mean).reshape(len(mean), -1)
-    return {"shift": float(np.sqrt(np.mean(np.square(moved) / np.maximum(variance, 1e-12))))}
+    shift = np.sqrt(np.mean(np.square(moved) / np.maximum(variance, 1e-12)))
+    return count | {"shift": float(shift)}

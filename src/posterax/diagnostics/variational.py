@@ -10,15 +10,17 @@ from ..posteriors import Record
 from .bound import Bound
 from .climb import Climb, by_doublings, climb, path_of
 from .course import SHORTEST, course_of
+from .measures import FEWEST
 from .verdict import K_HAT, Finding, as_typed, bad
 
 STILL = 0.1  # change of log σ below which the deviations never moved
-SMALL_NETWORK = 2000  # weights up to which k-hat is worth saying
+SMALL_NETWORK = 200  # weights: of larger ones no draw of a hundred counts, and k-hat is lost time
 OFF = 0.05  # share of a layer's units below which it is off
 DRIFT, LOST = 0.05, 0.25  # nats a row, and of what was learned, that may be lost again
 BELOW = 0.05, 5.0  # nats a row and nats below the constant predictor
 FACTOR = 100.0  # between the scale of prior outputs and that of the targets
 DEAR = 50.0  # nats of KL for one active weight
+FLAT = 0.3  # nats a row that larger logits would gain
 SHIFTED = 1.0  # predictive deviations
 
 
@@ -184,6 +186,13 @@ def _prior(
             yield against(f"{what}: {advice}.")
         elif not 1 / FACTOR < ratio < FACTOR:
             yield Finding(f"{what}; if predictions disappoint, {advice}.")
+    flat = seen.get("flat")
+    if flat is not None and flat > FLAT and not open_end:
+        yield against(
+            f"The class probabilities are too flat for the rows of the fit: logits several times "
+            f"as large would gain {flat:.2f} nats a row. The prior holds them back: take a wider "
+            "one (px.priors.Gaussian(1.0) without fan_in), or standardise x."
+        )
     dear = seen.get("kl_per_active")
     if dear is not None and dear > DEAR:
         yield against(
@@ -213,9 +222,12 @@ def _approximation(bound: Bound | None, seen: dict[str, Any]) -> Iterator[Findin
             "not close to the posterior. Use a richer family (family='full'), or px.NUTS.",
             kind="poor approximation",
         )
-    small = (seen.get("weights") or math.inf) <= SMALL_NETWORK
-    if bound is not None and small and bound.k_hat > K_HAT:
+    count, k_hat = seen.get("effective"), math.nan if bound is None else bound.k_hat
+    if k_hat > K_HAT or (count is not None and count < FEWEST):
+        by = f"k-hat {k_hat:.1f}"
+        if not k_hat > K_HAT:
+            by = f"by importance weights {count:.1f} of its draws count"
         yield Finding(
-            f"q is not the posterior itself (k-hat {bound.k_hat:.1f}), as nearly always with "
-            "networks: the ELBO is a bound, and spreads are those of q."
+            f"q is not the posterior itself ({by}), as nearly always with networks: the ELBO is a "
+            "bound, and spreads are those of q."
         )

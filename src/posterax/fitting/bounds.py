@@ -3,18 +3,20 @@
 A fit whose rate is held for half of its T steps and then falls to zero is, up to T/2, the first
 part of every longer one. So a fit without a given length is made of such fits, each twice as long
 as the one before and begun where that one's rate was about to fall; it ends where twice the steps
-gained next to nothing. The last of them is what ``steps=T`` gives, to the bit.
+gained next to nothing, two times in a row: units of a network may wake late, and a single level
+stretch proves nothing. The last of them is what ``steps=T`` gives, to the bit.
 """
 
 import dataclasses
 import time
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..diagnostics.bound import Bound, bound
+from ..diagnostics.bound import Bound, bound, mean_bound
 from ..diagnostics.course import SHORTEST
 from ..diagnostics.measures import constant_nll, few_rows
 from ..infer.base import Phase
@@ -28,8 +30,9 @@ LOOK = 2**30 + 1  # a stream of random numbers that no phase uses
 DRAWS = ((2_048, 16), (16_384, 8), (131_072, 4))  # of a look, by the number of rows
 TIMES = 8  # as many draws, to compare two fits
 FIRST, PASSES = 1000, 4  # steps and passes over the data of the first of the fits, at least
-MOST = 2**20  # steps: here it ends, settled or not
-PER_ROW, SHARE = 0.05, 0.01  # nats a row, and of what was learned, that twice the steps may gain
+MOST = 2**18  # steps: here it ends, settled or not, and the diagnosis says which
+PER_ROW, SHARE = 0.02, 0.005  # nats a row, and of what was learned, that twice the steps may gain
+IN_A_ROW = 2  # doublings that may gain no more
 
 
 def bound_steps(run: "Run", phase: Phase, total: int) -> list[int]:
@@ -53,8 +56,9 @@ def _bound(run: "Run", phase: Phase, times: int = 1) -> Bound:
     data = run.ready.data
     assert data is not None
     posterior, key = phase.finish(run.at.state, None), jax.random.fold_in(run.key, LOOK)
-    samples = next((draws for rows, draws in DRAWS if data.count <= rows), 2)
-    return bound(posterior, data, samples=times * samples, key=key)
+    samples = times * next((draws for rows, draws in DRAWS if data.count <= rows), 2)
+    members = [posterior.member(i) for i in range(posterior.members)] or [posterior]
+    return mean_bound([bound(member, data, samples=samples, key=key) for member in members])
 
 
 class Level(NamedTuple):
@@ -106,23 +110,25 @@ class Until:
             self.plan(run, int(run.at.until["steps"]))
 
     def _level(self, run: "Run", phase: Phase) -> Level:
-        found, t = _bound(run, phase, TIMES), float(getattr(run.method, "temperature", 1.0))
+        found, inside = _bound(run, phase, TIMES), getattr(run.method, "inside", run.method)
+        t = float(getattr(inside, "temperature", 1.0))
         # −N · nll − T · KL, of which the ELBO has T = 1
         return Level(run.at.step, found.value + (1 - t) * found.kl, found.error)
 
     def _settled(self, run: "Run", phase: Phase) -> bool:
-        if len(self.levels) < 2:
+        if len(self.levels) <= IN_A_ROW:
             return False
-        before, level = self.levels[-2:]
         rows, data = float(run.ready.plan.total), run.ready.data
         if self.constant is None:
             assert data is not None
             posterior = phase.finish(run.at.state, None)
             self.constant = constant_nll(posterior, *few_rows(data))
-        learned = level.value + rows * self.constant
+        learned = self.levels[-1].value + rows * self.constant
         allowed = min(PER_ROW * rows, SHARE * learned) if learned > 0 else PER_ROW * rows
-        noise = np.hypot(level.error, before.error)
-        return bool(level.value - before.value <= max(allowed, noise))
+        return all(
+            level.value - before.value <= max(allowed, np.hypot(level.error, before.error))
+            for before, level in pairwise(self.levels[-IN_A_ROW - 1 :])
+        )
 
     def _next(self, run: "Run", total: int) -> int | None:
         """The steps of the next fit, fewer than twice as many where time asks for it, or none."""

@@ -15,6 +15,7 @@ from . import resume as again
 from .bounds import Until
 from .callbacks import Event
 from .checkpoint import Checkpoint, as_checkpoint
+from .choice import choose_method
 from .prepare import Asked, prepare
 from .run import Run
 from .validation import Validation, check_validation
@@ -23,7 +24,7 @@ from .validation import Validation, check_validation
 def fit(
     model: Model,
     data: Any,
-    method: Method,
+    method: Method | None = None,
     *,
     epochs: float | Literal["auto"] | None = None,
     steps: int | None = None,
@@ -45,7 +46,10 @@ def fit(
     Args:
         model: network + prior + likelihood.
         data: ``(x, y)`` or ``(x, y, weight)``, or a re-iterable source of such batches.
-        method: an inference method, for instance ``px.BayesByBackprop()``.
+        method: an inference method, for instance ``px.BayesByBackprop()``. Without one: chains,
+            ``px.MCLMC()``, where rows × weights are at most a million, every weight has a prior
+            and nothing asks for minibatches; else an ensemble of variational fits,
+            ``px.DeepEnsemble(inside=px.BayesByBackprop())``. ``posterior.record`` has its name.
         epochs: passes over the data, for methods that optimise. ``"auto"``: until the ELBO has
             settled, which is the default of ``px.BayesByBackprop`` and ``px.IVON``; that of others
             is 100, and as many more as make 2000 steps.
@@ -82,6 +86,11 @@ def fit(
         20
     """
     thin, where = whole_number("thin", thin), as_checkpoint(checkpoint)
+    if method is None:
+        if resume is not None:
+            raise ValueError("resume: name the method that goes on, as the third argument of fit")
+        asks = (epochs, time_limit, batch_size, augment, validation)
+        method = choose_method(model, data, minibatches=any(a is not None for a in asks))
     asked = Asked(epochs, steps, batch_size, time_limit, resume is not None, validation)
     ready = prepare(model, data, method, asked, augment)
     watch = check_validation(validation, ready.model)

@@ -32,6 +32,7 @@ from ..priors import Prior
 from . import settings
 from .columns import Columns
 from .standardise import Given, Rows, Standardiser, distinct, padded, standardiser, text_column
+from .timing import Clock, fit_in_time
 
 NO_WEIGHT = "sample_weight is zero for every row: give at least one row a weight above 0"
 LEAST_ROWS = 128  # of a prediction: every smaller one is padded to it, so all round alike
@@ -48,8 +49,9 @@ class Arguments:
     prior: Prior | None = None
     members: int = 6
     temperature: float | tuple[float, float] = 1.0
-    epochs: float | None = None
+    epochs: float | str | None = None
     steps: int | None = None
+    time_limit: float | None = None
     batch_size: int | None = None
     learning_rate: float | None = None
     early_stopping: bool = False
@@ -73,6 +75,7 @@ class BayesianEstimator(Arguments, BaseEstimator):
     posterior_: Posterior
     x_scaling_: Standardiser
     updates_: int  # parts learned after the first
+    _clock: Clock | None = None  # of a fit with a time limit, while it lasts
 
     # -- what a subclass gives
 
@@ -114,11 +117,17 @@ class BayesianEstimator(Arguments, BaseEstimator):
     def _attempt(self, learn: Callable[[Given], None], given: Given) -> Self:
         """A fit that fails leaves the estimator as it was."""
         before = dict(vars(self))
+        clock = None if self.time_limit is None else Clock(self.time_limit)
         try:
+            if clock is not None:
+                self._clock = clock
             learn(given)
         except BaseException:
             self.__dict__ = before
             raise
+        if clock is not None:
+            del self._clock
+            clock.tell()
         return self
 
     def _learn(self, given: Given) -> None:
@@ -185,7 +194,8 @@ class BayesianEstimator(Arguments, BaseEstimator):
             for number, part in enumerate(parts):
                 model = Model(before.model.network, part.as_prior(), before.model.likelihood)
                 seed = self._fit_seed + 1000 * self.updates_ + number
-                learned.append(self._fit(model, rows, _member(method, number), part, seed, watch))
+                own, time = _member(method, number), 1 / len(parts)
+                learned.append(self._fit(model, rows, own, part, seed, watch, time=time))
                 if learned[-1].record.interrupted:
                     was = "partial_fit stopped: the posterior is the one before it"
                     raise KeyboardInterrupt(was)
@@ -263,9 +273,9 @@ class BayesianEstimator(Arguments, BaseEstimator):
 
     def _fit(
         self, model: Model, rows: Rows, method: Method, start: Posterior | None, seed: int,
-        watch: Validation | None = None, share: float = 1.0,
+        watch: Validation | None = None, share: float = 1.0, time: float = 1.0,
     ) -> Posterior:  # fmt: skip
-        """One call of ``px.fit``, for a share of the steps."""
+        """One call of ``px.fit``, for a share of the steps and a part of the time."""
         if not self._learns():
             return prior_posterior(model, self._prepared(rows)[0])
         n = len(rows.x)
@@ -274,8 +284,16 @@ class BayesianEstimator(Arguments, BaseEstimator):
         if budget["batch_size"] in (None, n) and n <= settings.FULL_BATCH:
             rows = padded(rows)
             budget["batch_size"] = None if method.needs.all_data else len(rows.x)
+        data = self._prepared(rows)
+
+        def learn(method: Method, options: dict[str, Any]) -> Posterior:
+            return fit(model, data, method, key=seed, init=start, **options)
+
         options = budget | {"validation": watch, "progress": self.verbose}
-        return fit(model, self._prepared(rows), method, key=seed, init=start, **options)
+        if self._clock is None:
+            return learn(method, options)
+        options |= settings.in_steps(method, n, budget)
+        return fit_in_time(self._clock, time, method, options, learn)
 
     def _prepared(self, rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         dtype = np.float64 if jax.config.read("jax_enable_x64") else np.float32

@@ -47,8 +47,11 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         temperature: weight of the KL in Bayes by Backprop, a number or a pair (coldest, warmest)
             between which the members are spread; 1 is the posterior, below 1 the data count
             1 / temperature times.
-        epochs: passes over the data (default: by the number of rows).
+        epochs: passes over the data (default: by the number of rows). ``"auto"``: until the ELBO
+            has settled, for ``"ivon"`` and objects such as ``px.BayesByBackprop()``.
         steps: steps of optimisation, or draws per chain, instead of epochs.
+        time_limit: seconds for all of ``fit``; where they are too few, there are fewer steps, and
+            a warning says how many. Compilation may add to it.
         batch_size: rows per step (default: all of a small table).
         learning_rate: step size of Adam (default 0.01).
         early_stopping: hold rows out, and stop when their likelihood no longer improves.
@@ -121,13 +124,15 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         given = 1.0 if self.epochs is None and self.steps is None else sum(settings.PARTS)
         first, second = (part / given for part in settings.PARTS)
         others, seed = rows._replace(weight=weight), self._fit_seed
+        times = [part / sum(settings.PARTS) for part in settings.PARTS]
         with interruptible():  # a press between the two ends the second
-            self.posterior_ = self._fit(model, others, method, None, seed, watch, first)
+            args = (None, seed, watch, first, times[0])
+            self.posterior_ = self._fit(model, others, method, *args)
             self.spread_ = measure(self._answer(rows.x[held]), rows.y[held], rows.weight[held])
             self.updates_, record = 0, self.posterior_.record
             if not record.interrupted:
-                args = (self.posterior_, seed + 1, watch, second)
-                self.posterior_ = self._fit(model, rows, method, *args)
+                again = (self.posterior_, seed + 1, watch, second, times[1])
+                self.posterior_ = self._fit(model, rows, method, *again)
                 self.posterior_.record.follow(record)
 
     # -- targets

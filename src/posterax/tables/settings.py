@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from .. import infer, priors
 from .._methods import ESTIMATOR_METHODS, METHODS, method_name
-from .._util.checks import above_zero, whole_number
+from .._util.checks import above_zero, check_steps, whole_number
 from ..infer import BayesByBackprop, DeepEnsemble, Method
 
 DEGREES = 8.0  # of freedom, of the noise in regression
@@ -102,15 +102,18 @@ def layer_sizes(hidden_layer_sizes: int | ArrayLike | None, n: int) -> tuple[int
 
 
 def make_budget(
-    method: Method, n: int, epochs: float | None, steps: int | None, batch_size: int | None,
-    share: float = 1.0,
+    method: Method, n: int, epochs: float | str | None, steps: int | None,
+    batch_size: int | None, share: float = 1.0,
 ) -> dict[str, Any]:  # fmt: skip
     """How long to learn, as ``px.fit`` takes it; small tables in full batches.
 
     ``share`` is the part of the steps that this fit is to take.
     """
     steps = None if steps is None else whole_number("steps", steps)
-    epochs = None if epochs is None else above_zero("epochs", epochs)
+    if isinstance(epochs, str):
+        _check_auto(method, epochs)
+    elif epochs is not None:
+        epochs = above_zero("epochs", epochs)
     if batch_size is not None:
         batch_size = min(whole_number("batch_size", batch_size), n)
     elif not method.needs.all_data:
@@ -120,5 +123,37 @@ def make_budget(
         steps = max(int(np.clip(40 * n, *STEPS)), EPOCHS * batches)
     if share != 1:
         steps = None if steps is None else max(1, round(share * steps))
-        epochs = None if epochs is None else share * epochs
+        epochs = epochs if epochs is None or isinstance(epochs, str) else share * epochs
     return {"epochs": epochs, "steps": steps, "batch_size": batch_size}
+
+
+def _check_auto(method: Method, epochs: str) -> None:
+    if epochs != "auto":
+        raise ValueError(f"epochs must be a number or 'auto', got {epochs!r}")
+    if not method.needs.anytime:
+        raise ValueError(
+            "epochs='auto' needs a method that can go on until its ELBO has settled, such as "
+            f"method='ivon' or method=px.BayesByBackprop(), got {type(method).__name__}; give "
+            "epochs a number"
+        )
+
+
+def in_steps(method: Method, n: int, budget: dict[str, Any]) -> dict[str, Any]:
+    """The same budget with its length as a number of steps, where it has one.
+
+    Example:
+        >>> import posterax as px
+        >>> from posterax.tables.settings import in_steps
+        >>> budget = {"epochs": 3, "steps": None, "batch_size": 100}
+        >>> in_steps(px.MaximumAPosteriori(), 450, budget)
+        {'epochs': None, 'steps': 15}
+    """
+    epochs, steps = budget["epochs"], budget["steps"]
+    counts = method.needs.counts
+    if steps is None and epochs is None and counts == "steps":
+        steps = method.needs.steps
+    elif steps is None and counts == "epochs" and isinstance(epochs, float | int):
+        passes, batches = epochs, -(-n // (budget["batch_size"] or n))
+        steps = check_steps(max(1, round(passes * batches)), f"epochs={passes:g}")
+        epochs = None
+    return {"epochs": epochs, "steps": steps}

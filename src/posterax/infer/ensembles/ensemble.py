@@ -15,7 +15,7 @@ from ..._util.tree import tree_size
 from ...data import Batch, Data
 from ...model import Model
 from ...posteriors import Posterior
-from ..base import Draw, History, Info, Method, Phase, Plan, Start, with_arrays
+from ..base import Draw, History, Info, Method, Needs, Phase, Plan, Start, with_arrays
 from ..points.point import MaximumAPosteriori, MaximumLikelihood
 from ..settings import Copies, Flag, Optimizer, Rate, Schedule, check_settings
 from .ensemble_variants import Own, Variant
@@ -214,6 +214,13 @@ class DeepEnsemble(Method):
             return self.inside
         kind = MaximumAPosteriori if self.inside == "map" else MaximumLikelihood
         return kind(self.learning_rate, self.schedule, self.optimizer)
+
+    @property
+    def needs(self) -> Needs:
+        # members of one temperature and the same data climb one ELBO, that of the method inside
+        inside = self._inside().needs
+        alike = self.temperatures is None and not self.bootstrap
+        return Needs(bound=alike and inside.bound, anytime=alike and inside.anytime)
 
     def _check_temperatures(self, values: tuple[float, ...]) -> None:
         if not hasattr(self.inside, "temperature"):
