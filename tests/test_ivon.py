@@ -71,7 +71,7 @@ def test_a_step_is_that_of_the_optimizer_and_of_the_equations():
 
         drawn, grad = (np.asarray(a.network["w"], np.float64) for a in (w, grads))
         u = 0.1 * (n * s * grad * (drawn - m) + delta - s) / s
-        s = s * (1 + u + u**2 / 2)
+        s = s * np.exp(np.clip(u, -1, 1))
         g = 0.9 * g + 0.1 * grad
         m = m - 0.3 * np.clip((g / (1 - 0.9 ** (step + 1)) + delta * m) / s, -0.5, 0.5)
         for mean, precision in ((state.mu, state.precision), (params, own.precision)):
@@ -120,11 +120,11 @@ def test_points_are_trained_and_stay_points():
 
 
 def test_short_fits_are_let_go_further():
-    # a hundred steps reach what is one away, as does a loop of one's own with the usual clip
+    # 150 steps reach what is one away, as does a loop of one's own with the usual clip
     target = np.ones((50, 3), "float32")
     network = ({"w": jnp.zeros(3)}, lambda p, x: x * p["w"])
     model = px.Model(network, px.priors.Gaussian(10.0), px.likelihoods.Gaussian(0.1))
-    posterior = px.fit(model, (target, target), px.IVON(), steps=100, key=0)
+    posterior = px.fit(model, (target, target), px.IVON(), steps=150, key=0)
     np.testing.assert_allclose(posterior.moments()[0].network["w"], 1, atol=0.1)
     assert posterior.history["clipped"][0] == 0  # no gradient yet
     assert posterior.history["clipped"].max() == 1

@@ -144,7 +144,8 @@ def test_a_time_limit_ends_it_and_the_warning_says_so():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": px.MaximumAPosteriori(), "epochs": "auto"}, "epochs='auto': MaximumAPost"),
+        ({"method": px.SVGD(), "epochs": "auto"}, "epochs='auto': SVGD does not go by"),
+        ({"method": px.MaximumAPosteriori(), "time_limit": -1}, "time_limit must be a finite"),
         ({"method": px.BayesByBackprop(schedule="cosine"), "epochs": "auto"}, "does not go by"),
         ({"epochs": "auto", "steps": 10}, "give epochs or steps, not both"),
         ({"epochs": "long"}, "epochs must be a number or 'auto', got 'long'"),

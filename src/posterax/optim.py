@@ -176,10 +176,14 @@ def deviation(s: jax.Array, data_size: ArrayLike) -> jax.Array:
 def next_precision(
     s: jax.Array, product: jax.Array, data_size: ArrayLike, delta: ArrayLike, rho: ArrayLike
 ) -> Any:
-    """s (1 + u + ½u²) with u = ρ (ŝ − s)/s and ŝ = λ s ĝ (w − m) + δ; ``product`` is ĝ (w − m)."""
+    """s eᵘ with u = ρ (ŝ − s)/s and ŝ = λ s ĝ (w − m) + δ; ``product`` is ĝ (w − m).
+
+    The paper has 1 + u + ½u², which is the same where u is small, and takes large negative u for
+    positive ones. Single products may be thousands of times their mean: |u| is at most 1.
+    """
     data_size, delta, rho = (jnp.asarray(a, s.dtype) for a in (data_size, delta, rho))
     u = rho * (data_size * product + delta / s - 1)
-    return s * (1 + u + 0.5 * jnp.square(u))
+    return s * jnp.exp(jnp.clip(u, -1, 1))
 
 
 def newton_step(

@@ -245,7 +245,7 @@ def _totals(
     """Of each draw the log likelihood of every block, KL and log ratio; of each row log E p(y)."""
     rows, room, dtype = data.y.shape[0], len(log_weights), data.weight.dtype
     size = -(-rows // blocks)
-    ratio = _log_ratio(posterior, ids)
+    ratio = _log_ratio(posterior, ids, apart)
 
     def one_group(g: jax.Array, so_far: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         likelihoods, kl, ratios, predictive = so_far
@@ -292,8 +292,11 @@ def _row_by_row(posterior: Any, ids: PyTree, x: PyTree, y: jax.Array, apart: boo
     )
 
 
-def _log_ratio(posterior: Posterior, ids: PyTree) -> Any:
-    """A function of an identity: KL(q ‖ p), or an estimate, and log p(w) − log q(w)."""
+def _log_ratio(posterior: Posterior, ids: PyTree, apart: bool = False) -> Any:
+    """A function of an identity: KL(q ‖ p), or an estimate, and log p(w) − log q(w).
+
+    Rows with noise of their own are no draw w: their KL stands alone, with a ratio of 0.
+    """
     priors = priors_of(posterior)
     random = jax.tree.map(lambda _: True, priors, is_leaf=is_prior)
     if isinstance(posterior, Symmetric):
@@ -305,15 +308,18 @@ def _log_ratio(posterior: Posterior, ids: PyTree) -> Any:
 
     def one(identity: PyTree) -> tuple[jax.Array, jax.Array]:
         w: Parameters = posterior.parameters(identity)
+        kl = None
+        if isinstance(posterior, MeanFieldGaussian):
+            sigma = jax.tree.map(posterior._deviation_of, posterior.rho)
+            kl = mean_field_kl(priors, posterior.mu, sigma, w, closed=closed)
+            if apart:
+                return kl, jnp.zeros_like(kl)
         log_prior = jax.tree.map(
             lambda prior, value, r: jnp.sum(prior.log_prob(value)) if r else 0.0,
             priors, w, random, is_leaf=is_prior,
         )  # fmt: skip
         ratio = jax.tree.reduce(jnp.add, log_prior) - posterior.log_prob(w)
-        if not isinstance(posterior, MeanFieldGaussian):
-            return -ratio, ratio
-        sigma = jax.tree.map(posterior._deviation_of, posterior.rho)
-        return mean_field_kl(priors, posterior.mu, sigma, w, closed=closed), ratio
+        return -ratio if kl is None else kl, ratio
 
     return one
 

@@ -29,6 +29,7 @@ GRADIENTS = 2**27  # numbers of all rows' gradients together, row after row
 PULL = 0.1  # share of a row's squared gradient that all rows have in common
 WORSE = 0.1  # nats a row that a spread may cost beside its own centre
 APART = 0.5  # nats a row that a member may be worse than the median
+GAINS = 0.02  # nats a row that the longest of several fits may have gained
 SAME = 1e-5  # nats a row: members that differ by less are one
 
 
@@ -117,7 +118,9 @@ def points_findings(posterior: Posterior, record: Record, seen: dict[str, Any]) 
                 kind="not converged",
             )
         ]
-    said = [*_course(record), *_mode(seen), *_members(posterior, record, seen), *_spread(seen)]
+    chosen = bool(record.settings.get("lengths"))  # by held-out rows, not by the course
+    course = _length(record) if chosen else _course(record)
+    said = [*course, *_mode(seen, chosen), *_members(posterior, record, seen), *_spread(seen)]
     if not seen:
         said.append(
             Finding(
@@ -152,11 +155,38 @@ def _course(record: Record) -> Iterator[Finding]:
         )
 
 
-def _mode(seen: dict[str, Any]) -> Iterator[Finding]:
+def _length(record: Record) -> Iterator[Finding]:
+    """How the length of a fit came out on the rows that chose it."""
+    tried, steps = record.settings["lengths"], record.settings.get("steps")
+    nll = next((nll for taken, nll in tried if taken == steps), math.nan)
+    constant = record.settings.get("held_out_constant")
+    if constant is not None and nll > constant:
+        yield bad(
+            f"Held-out rows are less probable ({-nll:.2f} nats a row) than under a constant "
+            f"prediction ({-constant:.2f}), whatever the length of the fit: it follows the noise. "
+            "Take a method that averages over weights (px.BayesByBackprop()), or a narrower prior.",
+            kind="poor approximation",
+        )
+    elif len(tried) > 1 and steps == tried[-1][0] and tried[-2][1] - nll > GAINS:
+        yield bad(
+            f"Held-out rows gained {tried[-2][1] - nll:.2f} nats a row from the last doubling of "
+            f"the steps, to {steps:,}: give steps={2 * steps} or more.",
+            kind="not converged",
+        )
+    else:
+        yield Finding(f"Held-out rows chose the length: {steps:,} steps, {-nll:.2f} nats a row.")
+
+
+def _mode(seen: dict[str, Any], chosen: bool) -> Iterator[Finding]:
     value = seen.get("pull")
     if value is None:
         return
-    if value > PULL:
+    if value > PULL and chosen:
+        yield Finding(
+            f"This is no mode ({value:.0%} of the rows' squared gradients is common to all): "
+            "held-out rows ended the fit before it came to one."
+        )
+    elif value > PULL:
         yield bad(
             f"This is no mode: the gradients of the rows pull in one direction ({value:.0%} of "
             "their square is common to all), which noise does not explain. Train longer, or raise "

@@ -51,6 +51,7 @@ def finish(run: "Run", phase: Phase, complete: bool) -> Posterior:
         "key": np.asarray(jax.random.key_data(run.key)).tolist(),
         "thin": run.thin,
         "fitted": circumstances(),
+        **run.ready.told,
     }
     if run.until is not None and run.until.levels:
         settings["levels"] = [list(level) for level in run.until.levels]

@@ -1,6 +1,8 @@
 """``fit``: one loop for all methods, with progress, checkpoints, resuming and Ctrl-C."""
 
+import warnings
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +18,8 @@ from .bounds import Until
 from .callbacks import Event
 from .checkpoint import Checkpoint, as_checkpoint
 from .choice import choose_method
-from .prepare import Asked, prepare
+from .lengths import can_hold_out, choose_length
+from .prepare import DEFAULT_BATCH, Asked, prepare
 from .run import Run
 from .validation import Validation, check_validation
 
@@ -50,9 +53,11 @@ def fit(
             ``px.MCLMC()``, where rows × weights are at most a million, every weight has a prior
             and nothing asks for minibatches; else an ensemble of variational fits,
             ``px.DeepEnsemble(inside=px.BayesByBackprop())``. ``posterior.record`` has its name.
-        epochs: passes over the data, for methods that optimise. ``"auto"``: until the ELBO has
-            settled, which is the default of ``px.BayesByBackprop`` and ``px.IVON``; that of others
-            is 100, and as many more as make 2000 steps.
+        epochs: passes over the data, for methods that optimise. ``"auto"``, which is the default:
+            for ``px.BayesByBackprop`` and ``px.IVON`` until the ELBO has settled; for points,
+            ensembles, dropout, SWAG and Laplace as many steps as held-out rows choose, and then a
+            fit on all rows. Where that cannot be (streams, fewer than 50 rows, ``validation=``)
+            100, and as many more as make 2000 steps.
         steps: steps of optimisation, or draws retained per chain (default 1000).
         time_limit: seconds after which ``epochs="auto"`` does not make the fit longer.
         batch_size: examples per step (default 128, or all where the method needs all).
@@ -91,8 +96,20 @@ def fit(
             raise ValueError("resume: name the method that goes on, as the third argument of fit")
         asks = (epochs, time_limit, batch_size, augment, validation)
         method = choose_method(model, data, minibatches=any(a is not None for a in asks))
+    free = steps is None and resume is None and (epochs is None or epochs == "auto")
+    told: dict[str, Any] = {}
+    if free and (epochs or validation is None) and can_hold_out(data, method):
+        train = partial(
+            _trial, model, method, batch_size=batch_size, augment=augment, key=key, init=init,
+            progress=progress,
+        )  # fmt: skip
+        size = batch_size or DEFAULT_BATCH
+        chosen = choose_length(model, data, size, train, key, time_limit)
+        if chosen.interrupted is not None:
+            return chosen.interrupted
+        epochs, steps, time_limit, told = None, chosen.steps, None, chosen.told()
     asked = Asked(epochs, steps, batch_size, time_limit, resume is not None, validation)
-    ready = prepare(model, data, method, asked, augment)
+    ready = prepare(model, data, method, asked, augment)._replace(told=told)
     watch = check_validation(validation, ready.model)
     key = as_key(key)
     if draw_bytes is not None:
@@ -103,3 +120,10 @@ def fit(
         again.from_posterior(run, resume)
     with again.checkpointed(run, where), Bar(progress) as bar, interruptible() as interrupted:
         return run.all_phases(bar, interrupted)
+
+
+def _trial(model: Model, method: Method, data: Any, steps: int, **options: Any) -> Posterior:
+    """A fit without some rows, to see how long is good; the fit on all rows warns of what it is."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return fit(model, data, method, steps=steps, **options)

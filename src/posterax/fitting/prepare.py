@@ -2,6 +2,8 @@
 
 import dataclasses
 import warnings
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -62,6 +64,7 @@ class Prepared(NamedTuple):
     phases: list[Phase]
     augment: Any = None
     auto: bool = False  # whether it goes on until the ELBO has settled
+    told: Mapping[str, Any] = MappingProxyType({})  # of how the length was chosen, for the record
 
     @property
     def batch_size(self) -> int:
@@ -174,6 +177,8 @@ def _no_auto(method: Method, asked: Asked, patient: bool) -> str:
         return "resume= goes on with a fit of a given length"
     if patient:
         return "validation with patience= ends the fit in its own way"
+    if method.needs.overfits:  # where they can, ``fit`` has the length already
+        return "held-out rows choose how long, and that takes 50 rows, as arrays"
     return (
         f"{type(method).__name__} does not go by an ELBO with a rate that is held and then falls, "
         "as px.BayesByBackprop() and px.IVON() do"

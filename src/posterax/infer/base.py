@@ -77,6 +77,7 @@ class Needs(NamedTuple):
     mixes: bool = False  # whether posteriors of several such fits make one mixture
     bound: bool = False  # whether it climbs an ELBO, which ``fit`` then evaluates on all rows
     anytime: bool = False  # whether its first half is the same, however long the fit: no end known
+    overfits: bool = False  # whether longer may be worse, so that held-out rows choose its length
     no_start: str | None = None  # why ``init=`` means nothing to it, and what to do instead
     no_points: str | None = None  # why it cannot train weights that have no prior
     instead: str = "px.SGHMC or px.BayesByBackprop"  # of all data: what takes minibatches

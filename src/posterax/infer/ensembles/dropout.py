@@ -22,7 +22,7 @@ from ...model import Model, Parameters
 from ...networks.parts import Where, select
 from ...networks.sparse import pruned_weights
 from ...program.input_units import InputUnits, input_units
-from ..base import Method, Phase, Plan, with_arrays
+from ..base import Method, Needs, Phase, Plan, with_arrays
 from ..settings import Fraction, Optimizer, Rate, Schedule
 from .dropout_phase import DropoutPhase
 
@@ -80,6 +80,8 @@ class MCDropout(Method):
     learning_rate: Rate = 1e-2
     schedule: Schedule = "cosine"
     optimizer: Optimizer = None
+
+    needs = Needs(overfits=True)
 
     def __check_init__(self) -> None:
         if isinstance(self.rate, str) and self.rate != "learned":

@@ -220,7 +220,11 @@ class DeepEnsemble(Method):
         # members of one temperature and the same data climb one ELBO, that of the method inside
         inside = self._inside().needs
         alike = self.temperatures is None and not self.bootstrap
-        return Needs(bound=alike and inside.bound, anytime=alike and inside.anytime)
+        return Needs(
+            bound=alike and inside.bound,
+            anytime=alike and inside.anytime,
+            overfits=inside.overfits,
+        )
 
     def _check_temperatures(self, values: tuple[float, ...]) -> None:
         if not hasattr(self.inside, "temperature"):

@@ -248,7 +248,7 @@ class SWAG(Method):
     scale: Positive = 1.0
     training: MaximumLikelihood = MaximumAPosteriori()
 
-    needs = Needs(batches=2)
+    needs = Needs(batches=2, overfits=True)
 
     @property
     def with_prior(self) -> bool:

@@ -111,7 +111,7 @@ class Laplace(Method):
     @property
     def needs(self) -> Needs:
         """Epochs of training; without it there is one pass over the data, and nothing to count."""
-        return Needs("epochs" if self.train else "nothing")
+        return Needs("epochs" if self.train else "nothing", overfits=self.train)
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
         need_prior(model, "Laplace")

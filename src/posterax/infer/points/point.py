@@ -89,7 +89,7 @@ class MaximumLikelihood(Method):
 
     @property
     def needs(self) -> Needs:
-        return Needs(elementwise=is_elementwise(self.optimizer), mixes=True)
+        return Needs(elementwise=is_elementwise(self.optimizer), mixes=True, overfits=True)
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
         return [PointPhase(model, plan, with_arrays(self, model))]

@@ -107,14 +107,14 @@ class BayesByBackprop(Method):
     temperature: ZeroOrMore = 1.0
     kl_warmup: ZeroOrMore = 0.0
     initial_rho: float | Literal["prior"] = -5.0
-    learning_rate: Rate = 1e-2
+    learning_rate: Rate = 5e-3
     schedule: Schedule = "hold"
     optimizer: Optimizer = None
     family: Literal["mean_field", "full", "low_rank", "radial"] = "mean_field"
     rank: Copies | None = None
     objective: Literal["elbo", "iwae"] = "elbo"
     gradient: Literal["total", "sticking_the_landing"] = "total"
-    rho_rate: Positive = 3.0
+    rho_rate: Positive = 6.0
 
     def __check_init__(self) -> None:
         if self.family in DISCRETE:

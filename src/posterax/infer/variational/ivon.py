@@ -314,11 +314,11 @@ class IVON(Method):
         a ``b2`` that follows the rate and the mean of the last iterates are departures.
     """
 
-    learning_rate: Rate = 0.3
+    learning_rate: Rate = 0.2
     schedule: Schedule = "hold"
     hessian_init: Positive = 1.0
     b1: FractionOrZero = 0.9
-    b2: Fraction = 0.99
+    b2: Fraction = 0.997
     clip: Positive = 0.05
     samples: Runs = 1
     temperature: Positive = 1.0

@@ -1,0 +1,167 @@
+r"""How long to train what climbs no ELBO: as long as held-out rows ask for.
+
+A point estimate follows the noise if it is trained for too long, and has learned little if for too
+short; on small tables the two lie a factor of four apart. So fits of T, 2T, 4T … steps are made on
+four of five rows, and the length after which the fifth is most probable is that of the fit on all
+rows. ``steps=`` with that number gives the same bits.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from .._util.checks import above_zero
+from .._util.keys import KeyLike, as_key
+from ..data import Padded, is_batches, unpack
+from ..diagnostics.measures import constant_nll
+from ..errors import NonFiniteError
+from ..infer.base import Method
+from ..model import Model
+from ..posteriors import Posterior
+
+HELD, MOST_HELD = 0.2, 5000  # the share of the rows that choose, and how many at most
+FEWEST = 50  # rows: of fewer, too few are left to choose by
+FIRST, PASSES = 500, 2  # steps and passes over the data of the shortest fit, at least
+STEPS, EPOCHS = 16_000, 100  # the longest has one or the other
+GAIN = 0.003  # nats a row below which a longer fit is no better
+WORSE = 0.05  # nats a row above the best after which nobody waits for a second chance
+DRAWS = 32  # of a posterior, for its held-out likelihood
+HOLD_OUT = 2**30 + 3  # a stream of random numbers that no phase uses
+
+Train = Callable[[Any, int], Posterior]  # data and steps
+
+
+class Length(NamedTuple):
+    """Steps of a fit, and the NLL a row that the held-out rows have after it."""
+
+    steps: int
+    nll: float
+
+
+class Chosen(NamedTuple):
+    """The length that was best, all that were tried, and what Ctrl-C left of the trials.
+
+    ``constant`` is the NLL a row of the best constant prediction on the held-out rows.
+    """
+
+    steps: int
+    tried: list[Length]
+    constant: float | None = None
+    interrupted: Posterior | None = None
+
+    def told(self) -> dict[str, Any]:
+        """As the record of the fit has it."""
+        constant = {} if self.constant is None else {"held_out_constant": self.constant}
+        return {"lengths": [list(length) for length in self.tried], **constant}
+
+
+def can_hold_out(data: Any, method: Method) -> bool:
+    """Whether the length of a fit is for held-out rows to choose.
+
+    Example:
+        >>> import numpy as np
+        >>> import posterax as px
+        >>> from posterax.fitting.lengths import can_hold_out
+        >>> data = np.zeros((100, 1)), np.zeros(100)
+        >>> can_hold_out(data, px.SWAG()), can_hold_out(data, px.IVON())
+        (True, False)
+    """
+    if not method.needs.overfits or isinstance(data, Padded):
+        return False
+    if not isinstance(data, tuple | list) or is_batches(data):
+        return False
+    try:
+        weight = unpack(data)[2]
+    except (TypeError, ValueError):  # refused later, in words of its own
+        return False
+    return int(np.count_nonzero(weight)) >= FEWEST
+
+
+def choose_length(
+    model: Model, data: Any, batch_size: int, train: Train, key: KeyLike, seconds: float | None
+) -> Chosen:
+    """Train for T, 2T, 4T … steps without the held-out rows, until longer is no better.
+
+    Args:
+        model: what is fitted.
+        data: ``(x, y)`` or ``(x, y, weight)``.
+        batch_size: rows of a step.
+        train: makes a fit of data and steps.
+        key: chooses the rows.
+        seconds: for all fits together, the last one on all rows too.
+    """
+    if seconds is not None:
+        above_zero("time_limit", seconds)
+    began, (x, y, weight) = time.monotonic(), unpack(data)
+    key = jax.random.fold_in(as_key(key), HOLD_OUT)
+    counted = np.flatnonzero(weight)
+    size = min(round(HELD * len(counted)), MOST_HELD)
+    held = np.sort(np.asarray(jax.random.permutation(key, counted))[:size])
+    part = _without(held, x, y, weight, stateful=bool(jax.tree.leaves(model.network.state)))
+    batches = -(-len(y) // batch_size)
+    steps, longest = max(FIRST, PASSES * batches), max(STEPS, EPOCHS * batches)
+    few = jax.tree.map(lambda a: a[held], x), y[held], np.asarray(weight[held], np.float64)
+    tried: list[Length] = []
+    constant = None
+    while True:
+        try:
+            posterior = train(part, steps)
+        except NonFiniteError:  # too long for what diverges
+            if not tried:
+                raise
+            return Chosen(best(tried).steps, tried, constant)
+        if posterior.record.interrupted:
+            return Chosen(steps, tried, interrupted=posterior)
+        predictive = posterior.predict(few[0], samples=DRAWS, key=key)
+        nll = -float(np.average(predictive.log_prob(few[1]), weights=few[2]))
+        tried.append(Length(steps, nll if np.isfinite(nll) else np.inf))
+        if constant is None:
+            constant = constant_nll(posterior, *few)
+        # the next takes twice as long as this one, and the fit on all rows as long as the best
+        over = seconds is not None and 3 * (time.monotonic() - began) > seconds
+        if over or 2 * steps > longest or enough(tried):
+            return Chosen(best(tried).steps, tried, constant)
+        steps *= 2
+
+
+def _without(held: np.ndarray, x: Any, y: Any, weight: np.ndarray, *, stateful: bool) -> Any:
+    """The data without some rows: weights of 0 keep the shapes, and so the compiled program."""
+    if not stateful:
+        left = np.array(weight)
+        left[held] = 0
+        return x, y, left
+    rows = np.setdiff1d(np.arange(len(y)), held)  # batch statistics would see rows of weight 0
+    return jax.tree.map(lambda a: a[rows], x), y[rows], weight[rows]
+
+
+def best(tried: list[Length]) -> Length:
+    """The shortest that no longer one improves on.
+
+    Example:
+        >>> from posterax.fitting.lengths import Length, best
+        >>> best([Length(500, 0.9), Length(1000, 0.5), Length(2000, 0.499), Length(4000, 0.8)])
+        Length(steps=1000, nll=0.5)
+    """
+    found = tried[0]
+    for length in tried[1:]:
+        if length.nll < found.nll - GAIN:
+            found = length
+    return found
+
+
+def enough(tried: list[Length]) -> bool:
+    """Whether longer fits are no better: much worse once, or no better two times in a row.
+
+    Example:
+        >>> from posterax.fitting.lengths import Length, enough
+        >>> enough([Length(500, 0.9), Length(1000, 1.5)])
+        True
+        >>> enough([Length(500, 0.9), Length(1000, 0.5), Length(2000, 0.51)])
+        False
+    """
+    found, since = best(tried), tried[-1]
+    behind = len(tried) - 1 - tried.index(found)
+    return behind >= 2 or since.nll > found.nll + WORSE

@@ -1,0 +1,141 @@
+"""How long to train what climbs no ELBO: as long as held-out rows ask for."""
+
+import numpy as np
+import pytest
+
+import posterax as px
+from posterax.fitting import lengths
+from posterax.fitting.lengths import Length, best, can_hold_out, choose_length, enough
+from tests.test_batch_norm import model_of
+
+rng = np.random.default_rng(0)
+X = rng.uniform(-1, 1, (80, 3)).astype("float32")
+Y = (np.sin(3 * X[:, 0]) + 0.5 * rng.normal(size=80)).astype("float32")
+
+
+def model(width=50):
+    network = px.networks.MLP(3, 1, (width,), key=0)
+    return px.Model(network, px.priors.Gaussian(1.0), px.likelihoods.Gaussian("learned"))
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    monkeypatch.setattr(lengths, "FIRST", 100)
+
+
+def test_the_length_is_that_of_the_best_trial_and_so_many_steps_give_the_same_bits():
+    method = px.MaximumAPosteriori(1e-2)
+    posterior = px.fit(model(), (X, Y), method, key=0)
+    tried = [Length(*length) for length in posterior.record.settings["lengths"]]
+    assert [length.steps for length in tried] == [100 * 2**i for i in range(len(tried))]
+    assert posterior.record.settings["steps"] == best(tried).steps
+    assert len(posterior.history["nll"]) == best(tried).steps
+    assert posterior.record.settings["examples"] == 80  # the fit itself is of all rows
+    again = px.fit(model(), (X, Y), method, steps=best(tried).steps, key=0)
+    np.testing.assert_array_equal(posterior.predict(X).mean, again.predict(X).mean)
+
+
+def test_longer_is_not_worse():
+    """Weights and noise maximised together end with a network that fits every row."""
+    x = rng.uniform(-1, 1, (600, 8)).astype("float32")
+    y = (np.sin(3 * x[:, 0]) + 0.5 * rng.normal(size=600)).astype("float32")
+    network = px.networks.MLP(8, 1, (50,), key=0)
+    noisy = px.Model(network, px.priors.Gaussian(1.0), px.likelihoods.Gaussian("learned"))
+    nll = {}
+    for name, options in (("as it is", {}), ("long", {"steps": 10_000})):
+        posterior = px.fit(noisy, (x[:150], y[:150]), px.MaximumAPosteriori(1e-2), **options)
+        nll[name] = -posterior.predict(x[150:]).log_prob(y[150:]).mean()
+    assert nll["as it is"] < 1.4  # 0.73 with the truth, 1.2 with a constant
+    assert nll["long"] > nll["as it is"] + 3
+
+
+@pytest.mark.parametrize(
+    "method",
+    [px.DeepEnsemble(members=2), px.SWAG(), px.MCDropout(), px.Laplace(), px.MaximumLikelihood()],
+    ids=lambda method: type(method).__name__,
+)
+def test_methods_that_train_points_ask_held_out_rows(method, monkeypatch):
+    monkeypatch.setattr(lengths, "STEPS", 200)
+    monkeypatch.setattr(lengths, "EPOCHS", 1)
+    assert can_hold_out((X, Y), method)
+    given = {"batch_size": 8, "key": 0}
+    settings = px.fit(model(8), (X, Y), method, **given).record.settings
+    assert [steps for steps, _ in settings["lengths"]] == [100, 200]
+    named = px.fit(model(8), (X, Y), method, epochs="auto", validation=(X, Y), **given)
+    assert named.record.settings["lengths"] == settings["lengths"]
+
+
+def test_where_the_user_says_how_long_or_watches_or_too_few_rows_are_there_nothing_is_tried():
+    method = px.MaximumAPosteriori()
+    for options in ({"steps": 10}, {"epochs": 2}, {"validation": (X, Y)}):
+        assert "lengths" not in px.fit(model(8), (X, Y), method, **options).record.settings
+    few = px.fit(model(8), (X[:40], Y[:40]), method)
+    assert "lengths" not in few.record.settings
+    with pytest.raises(ValueError, match=r"epochs='auto'.*50 rows"):
+        px.fit(model(8), (X[:40], Y[:40]), method, epochs="auto")
+    for other in (px.BayesByBackprop(), px.SGHMC(), px.DeepEnsemble(inside=px.IVON())):
+        assert not can_hold_out((X, Y), other)
+    assert not can_hold_out([(X, Y), (X, Y)], method)
+
+
+def test_rows_of_weight_0_choose_nothing_and_held_out_rows_are_not_learned_from():
+    seen = []
+
+    def train(data, steps):
+        seen.append(data)
+        return px.fit(model(8), data, px.MaximumAPosteriori(), steps=10, progress=False)
+
+    weight = np.ones(80)
+    weight[:20] = 0
+    chosen = choose_length(model(8), (X, Y, weight), 80, train, 0, seconds=1e-9)
+    assert chosen.tried[0].steps == 100
+    assert len(seen) == 1  # no time for another
+    left = seen[0][2]
+    assert (left[:20] == 0).all()
+    assert (left[20:] == 0).sum() == 12  # a fifth of those that count
+
+
+def test_batch_statistics_do_not_see_held_out_rows():
+    network = model_of("equinox")
+    x = rng.normal(size=(60, 4)).astype("float32")
+    rows = []
+
+    def train(data, steps):
+        rows.append(len(data[1]))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        choose_length(network, (x, x[:, 0]), 60, train, 0, None)
+    assert rows == [48]
+
+
+def test_a_trial_that_diverges_ends_the_trials():
+    def train(data, steps):
+        if steps > 100:
+            raise px.NonFiniteError("nll is not finite", step=7, term="nll", posterior=None)
+        return px.fit(model(8), data, px.MaximumAPosteriori(), steps=10, progress=False)
+
+    assert choose_length(model(8), (X, Y), 80, train, 0, None).steps == 100
+
+
+@pytest.mark.parametrize(
+    ("nlls", "steps", "ends"),
+    [
+        ((0.9, 0.5), 200, False),
+        ((0.9, 0.5, 0.499), 200, False),
+        ((0.9, 0.5, 0.499, 0.498), 200, True),  # two in a row that are no better
+        ((0.9, 0.5, 0.51, 0.4), 800, False),
+        ((0.9, 0.5, 0.6), 200, True),  # much worse
+    ],
+)
+def test_which_is_best_and_when_it_is_enough(nlls, steps, ends):
+    tried = [Length(100 * 2**i, nll) for i, nll in enumerate(nlls)]
+    assert best(tried).steps == steps
+    assert enough(tried) == ends
+
+
+def test_ctrl_c_in_a_trial_returns_what_there_is(monkeypatch):
+    trial = px.fit(model(8), (X, Y), px.MaximumAPosteriori(), steps=10)
+    trial.record.interrupted = True
+    monkeypatch.setattr("posterax.fitting.fit._trial", lambda *args, **options: trial)
+    assert px.fit(model(8), (X, Y), px.MaximumAPosteriori()) is trial
