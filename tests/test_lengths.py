@@ -35,18 +35,27 @@ def test_the_length_is_that_of_the_best_trial_and_so_many_steps_give_the_same_bi
     np.testing.assert_array_equal(posterior.predict(X).mean, again.predict(X).mean)
 
 
-def test_longer_is_not_worse():
+def noisy_data(columns, noise):
+    x = rng.uniform(-1, 1, (600, columns)).astype("float32")
+    return x, (np.sin(3 * x[:, 0]) + noise * rng.normal(size=600)).astype("float32")
+
+
+@pytest.mark.parametrize(("columns", "noise", "kinds"), [(3, 0.2, ()), (8, 0.5, ("poor",))])
+def test_longer_is_not_worse_and_what_follows_the_noise_is_told(columns, noise, kinds):
     """Weights and noise maximised together end with a network that fits every row."""
-    x = rng.uniform(-1, 1, (600, 8)).astype("float32")
-    y = (np.sin(3 * x[:, 0]) + 0.5 * rng.normal(size=600)).astype("float32")
-    network = px.networks.MLP(8, 1, (50,), key=0)
-    noisy = px.Model(network, px.priors.Gaussian(1.0), px.likelihoods.Gaussian("learned"))
+    x, y = noisy_data(columns, noise)
+    network = px.networks.MLP(columns, 1, (50,), key=0)
+    model = px.Model(network, px.priors.Gaussian(1.0), px.likelihoods.Gaussian("learned"))
     nll = {}
-    for name, options in (("as it is", {}), ("long", {"steps": 10_000})):
-        posterior = px.fit(noisy, (x[:150], y[:150]), px.MaximumAPosteriori(1e-2), **options)
+    for name, options in (("long", {"steps": 10_000}), ("as it is", {})):
+        posterior = px.fit(model, (x[:150], y[:150]), px.MaximumAPosteriori(1e-2), **options)
         nll[name] = -posterior.predict(x[150:]).log_prob(y[150:]).mean()
-    assert nll["as it is"] < 1.4  # 0.73 with the truth, 1.2 with a constant
-    assert nll["long"] > nll["as it is"] + 3
+    assert nll["long"] > nll["as it is"] + 0.5
+    found = posterior.diagnose()
+    assert tuple(kind.split()[0] for kind in found.kinds) == kinds
+    assert ("follows the noise" in found.verdict) == bool(kinds)
+    constant = posterior.record.settings["held_out_constant"]
+    assert (nll["as it is"] > constant) == bool(kinds)
 
 
 @pytest.mark.parametrize(
@@ -89,10 +98,24 @@ def test_rows_of_weight_0_choose_nothing_and_held_out_rows_are_not_learned_from(
     weight[:20] = 0
     chosen = choose_length(model(8), (X, Y, weight), 80, train, 0, seconds=1e-9)
     assert chosen.tried[0].steps == 100
-    assert len(seen) == 1  # no time for another
-    left = seen[0][2]
-    assert (left[:20] == 0).all()
-    assert (left[20:] == 0).sum() == 12  # a fifth of those that count
+    assert len(seen) == 3  # folds, and no time for a longer fit
+    held = np.array([left[20:] == 0 for _, _, left in seen])
+    assert all((left[:20] == 0).all() for _, _, left in seen)
+    assert (held.sum(1) == 12).all()  # a fifth of those that count
+    assert held.sum(0).max() == 1  # others each time
+
+
+def test_large_data_are_divided_once():
+    rows = 2000
+    x, y = np.zeros((rows, 3), "float32"), np.zeros(rows, "float32")
+    seen = []
+
+    def train(data, steps):
+        seen.append(int((data[2] == 0).sum()))
+        return px.fit(model(8), data, px.MaximumAPosteriori(), steps=10, progress=False)
+
+    choose_length(model(8), (x, y), 128, train, 0, seconds=1e-9)
+    assert seen == [400]
 
 
 def test_batch_statistics_do_not_see_held_out_rows():

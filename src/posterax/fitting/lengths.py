@@ -2,8 +2,8 @@ r"""How long to train what climbs no ELBO: as long as held-out rows ask for.
 
 A point estimate follows the noise if it is trained for too long, and has learned little if for too
 short; on small tables the two lie a factor of four apart. So fits of T, 2T, 4T … steps are made on
-four of five rows, and the length after which the fifth is most probable is that of the fit on all
-rows. ``steps=`` with that number gives the same bits.
+four of five rows (of small tables three times, by other rows), and the length after which the fifth
+is most probable is that of the fit on all rows. ``steps=`` with that number gives the same bits.
 """
 
 import time
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
 from .._util.checks import above_zero
 from .._util.keys import KeyLike, as_key
@@ -23,6 +24,7 @@ from ..model import Model
 from ..posteriors import Posterior
 
 HELD, MOST_HELD = 0.2, 5000  # the share of the rows that choose, and how many at most
+FEW_ROWS, FOLDS = 1000, 3  # up to so many rows a fifth is too few to go by, and three choose
 FEWEST = 50  # rows: of fewer, too few are left to choose by
 FIRST, PASSES = 500, 2  # steps and passes over the data of the shortest fit, at least
 STEPS, EPOCHS = 16_000, 100  # the longest has one or the other
@@ -95,31 +97,31 @@ def choose_length(
     """
     if seconds is not None:
         above_zero("time_limit", seconds)
-    began, (x, y, weight) = time.monotonic(), unpack(data)
+    began, (_, y, weight) = time.monotonic(), unpack(data)
+    constant = None
     key = jax.random.fold_in(as_key(key), HOLD_OUT)
     counted = np.flatnonzero(weight)
     size = min(round(HELD * len(counted)), MOST_HELD)
-    held = np.sort(np.asarray(jax.random.permutation(key, counted))[:size])
-    part = _without(held, x, y, weight, stateful=bool(jax.tree.leaves(model.network.state)))
+    folds = FOLDS if len(counted) <= FEW_ROWS else 1
+    mixed = np.asarray(jax.random.permutation(key, counted))
+    parts = [Fold(data, np.sort(mixed[i * size : (i + 1) * size]), model) for i in range(folds)]
     batches = -(-len(y) // batch_size)
     steps, longest = max(FIRST, PASSES * batches), max(STEPS, EPOCHS * batches)
-    few = jax.tree.map(lambda a: a[held], x), y[held], np.asarray(weight[held], np.float64)
     tried: list[Length] = []
-    constant = None
     while True:
         try:
-            posterior = train(part, steps)
+            fits = [train(part.rest, steps) for part in parts]
         except NonFiniteError:  # too long for what diverges
             if not tried:
                 raise
             return Chosen(best(tried).steps, tried, constant)
-        if posterior.record.interrupted:
-            return Chosen(steps, tried, interrupted=posterior)
-        predictive = posterior.predict(few[0], samples=DRAWS, key=key)
-        nll = -float(np.average(predictive.log_prob(few[1]), weights=few[2]))
-        tried.append(Length(steps, nll if np.isfinite(nll) else np.inf))
-        if constant is None:
-            constant = constant_nll(posterior, *few)
+        for posterior in fits:
+            if posterior.record.interrupted:
+                return Chosen(steps, tried, interrupted=posterior)
+        nll = np.mean([part.nll(q, key) for part, q in zip(parts, fits, strict=True)])
+        tried.append(Length(steps, float(nll) if np.isfinite(nll) else np.inf))
+        if len(tried) == 1:
+            constant = float(np.mean([constant_nll(fits[0], *part.held) for part in parts]))
         # the next takes twice as long as this one, and the fit on all rows as long as the best
         over = seconds is not None and 3 * (time.monotonic() - began) > seconds
         if over or 2 * steps > longest or enough(tried):
@@ -127,14 +129,29 @@ def choose_length(
         steps *= 2
 
 
-def _without(held: np.ndarray, x: Any, y: Any, weight: np.ndarray, *, stateful: bool) -> Any:
-    """The data without some rows: weights of 0 keep the shapes, and so the compiled program."""
-    if not stateful:
-        left = np.array(weight)
-        left[held] = 0
-        return x, y, left
-    rows = np.setdiff1d(np.arange(len(y)), held)  # batch statistics would see rows of weight 0
-    return jax.tree.map(lambda a: a[rows], x), y[rows], weight[rows]
+class Fold:
+    """Some rows, and the data without them."""
+
+    def __init__(self, data: Any, rows: np.ndarray, model: Model):
+        x, y, weight = unpack(data)
+        self.held = _take(x, rows), y[rows], np.asarray(weight[rows], np.float64)
+        if jax.tree.leaves(model.network.state):  # batch statistics would see rows of weight 0
+            others = np.setdiff1d(np.arange(len(y)), rows)
+            self.rest = _take(x, others), y[others], weight[others]
+        else:  # the same shapes, and so the same compiled program
+            left = np.array(weight)
+            left[rows] = 0
+            self.rest = x, y, left
+
+    def nll(self, posterior: Posterior, key: jax.Array) -> float:
+        """Of the held-out rows, in nats a row."""
+        x, y, weight = self.held
+        predictive = posterior.predict(x, samples=DRAWS, key=key)
+        return -float(np.average(predictive.log_prob(y), weights=weight))
+
+
+def _take(x: PyTree, rows: np.ndarray) -> PyTree:
+    return jax.tree.map(lambda a: a[rows], x)
 
 
 def best(tried: list[Length]) -> Length:
