@@ -109,7 +109,7 @@ def test_it_is_taken_up_from_a_checkpoint_in_the_middle_of_a_longer_fit(tmp_path
         pass
 
     def kill(event):
-        if event.total > first_steps(1) and event.step > 0.8 * event.total:
+        if event.total > first_steps(1, 1) and event.step > 0.8 * event.total:
             raise Killed
 
     where = px.Checkpoint(tmp_path, every=0)
@@ -138,7 +138,7 @@ def test_a_time_limit_ends_it_and_the_warning_says_so():
         posterior = px.fit(
             model, data, px.BayesByBackprop(learning_rate=1e-4), time_limit=1e-3, key=0
         )
-    assert posterior.record.settings["steps"] == first_steps(1)
+    assert posterior.record.settings["steps"] == first_steps(1, 1)
 
 
 @pytest.mark.parametrize(

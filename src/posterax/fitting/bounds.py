@@ -30,6 +30,8 @@ LOOK = 2**30 + 1  # a stream of random numbers that no phase uses
 DRAWS = ((2_048, 16), (16_384, 8), (131_072, 4))  # of a look, by the number of rows
 TIMES = 8  # as many draws, to compare two fits
 FIRST, PASSES = 1000, 4  # steps and passes over the data of the first of the fits, at least
+# correlated columns take long, and the ELBO hardly sees it: where steps are cheap, there are more
+SMALL, FIRST_OF_SMALL = 2000, 4000
 MOST = 2**18  # steps: here it ends, settled or not, and the diagnosis says which
 PER_ROW, SHARE = 0.02, 0.005  # nats a row, and of what was learned, that twice the steps may gain
 IN_A_ROW = 2  # doublings that may gain no more
@@ -139,6 +141,7 @@ class Until:
         return steps if 1.2 * total <= steps <= MOST else None
 
 
-def first_steps(batches: int) -> int:
+def first_steps(batches: int, weights: int) -> int:
     """How long the first of the fits is."""
-    return max(FIRST, PASSES * batches) // 16 * 16
+    least = FIRST_OF_SMALL if weights <= SMALL else FIRST
+    return max(least, PASSES * batches) // 16 * 16

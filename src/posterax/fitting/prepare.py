@@ -136,7 +136,8 @@ def _prepare_arrays(
     targets = Targets(tuple(int(d) for d in np.shape(y)[1:]), inner)
     auto = _until_settled(method, asked)
     if auto:
-        asked = asked._replace(epochs=None, steps=first_steps(-(-n // size)))
+        weights = tree_size(model.parameters)
+        asked = asked._replace(epochs=None, steps=first_steps(-(-n // size), weights))
     plan = _plan(np.sum(weight), -(-n // size), size, method, asked, targets)
     plan = dataclasses.replace(plan, inputs=_shapes(x, size, dtype))
     check_augment(augment, plan.inputs, inner, module_of(model.network))

@@ -69,10 +69,13 @@ def adam(
     b2: float = 0.999,
     eps: float = 1e-8,
     faster: Mapping[str, Any] | None = None,
+    forget: Callable[[jax.Array], Any] | None = None,
 ) -> Elementwise:
     """Adam whose rate is a function of the number of steps taken.
 
     ``faster``: of a dictionary of trees, how many times the rate a name's tree moves at.
+    ``forget``: a share of 1 − b2, by the number of steps: where it falls to 0, a gradient no longer
+    moves what it is divided by, and skewed gradients come to rest where their mean is zero.
 
     Example:
         >>> import jax.numpy as jnp
@@ -92,7 +95,12 @@ def adam(
         root = jnp.sqrt(1 - b2**t)
         alpha = -rate(state.step) * root / (1 - b1**t)
         mean = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, state.mean, grads)
-        square = jax.tree.map(lambda v, g: b2 * v + (1 - b2) * jnp.square(g), state.square, grads)
+        new = jnp.asarray(1 - b2 if forget is None else (1 - b2) * forget(state.step))
+
+        def follow(v: jax.Array, g: jax.Array) -> jax.Array:
+            return v + new.astype(v.dtype) * (jnp.square(g) - v)
+
+        square = jax.tree.map(follow, state.square, grads)
 
         def move(mean: PyTree, square: PyTree, alpha: jax.Array = alpha) -> PyTree:
             return jax.tree.map(

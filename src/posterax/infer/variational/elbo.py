@@ -85,8 +85,10 @@ class ElboPhase(DescentPhase):
         if method.optimizer is not None or not hasattr(method, "rho_rate"):
             return super()._optimizer()
         rate = partial(rate_at, method.learning_rate, method.schedule, self.plan)
-        b2 = {"b2": B2} if holds(method) else {}
-        return adam(rate, **b2, faster={"rho": method.rho_rate})
+        faster = {"rho": method.rho_rate}
+        if not holds(method):
+            return adam(rate, faster=faster)
+        return adam(rate, b2=B2, faster=faster, forget=partial(rate_at, 1.0, "hold", self.plan))
 
     # -- the mean of the last iterates, where rates hold and then fall
 

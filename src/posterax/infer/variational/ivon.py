@@ -311,7 +311,8 @@ class IVON(Method):
         Shen, Daheim, Cong, Nickl, Marconi, Bazan, Yokota, Gurevych, Cremers, Khan and Möllenhoff,
         *Variational learning is effective for large deep networks*, ICML 2024. The learning rate is
         in Newton's units here, where the paper multiplies it by the initial curvature; local noise,
-        a ``b2`` that follows the rate and the mean of the last iterates are departures.
+        precisions that change by a factor of e at most, a ``b2`` that follows the rate and the mean
+        of the last iterates are departures.
     """
 
     learning_rate: Rate = 0.2
