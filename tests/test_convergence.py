@@ -232,7 +232,7 @@ def test_a_cell_that_exists_is_not_run_again(tmp_path):
 
 def test_clock_stands_still_while_it_writes(tmp_path, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(clock.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(clock.time, "process_time", lambda: now[0])
 
     def slow(*_):
         now[0] += 100
@@ -245,7 +245,9 @@ def test_clock_stands_still_while_it_writes(tmp_path, monkeypatch):
         if timer.due:
             timer.save({}, {}, steps)
     seconds = [point["seconds"] for point in timer.points]
-    np.testing.assert_allclose(seconds, [0.5, 0.8, 1.2, 1.7, 2.0], atol=1e-6)  # 0.5 · 1.5ⁱ
+    np.testing.assert_allclose(  # 0.25 · 1.5ⁱ, when the next step has ended
+        seconds, [0.3, 0.4, 0.6, 0.9, 1.3, 1.9, 2.0], atol=1e-6
+    )
     assert timer.points[-1]["steps"] == 20
 
 

@@ -45,7 +45,7 @@ def mixture():
 def test_members_are_posteriors_at_different_places(mixture):
     assert isinstance(mixture, GaussianMixture)
     assert mixture.members == 3
-    assert sorted(mixture.history) == ["kl", "nll"]
+    assert sorted(mixture.history) == ["all_nll", "elbo", "kl", "nll", "predictive_nll"]
     parts = [mixture.component(i) for i in range(3)]
     assert all(isinstance(part, MeanFieldGaussian) for part in parts)
     first = [np.asarray(part.mu.network.layers[0].weight) for part in parts]

@@ -16,7 +16,7 @@ from jaxtyping import PyTree
 
 from .._util.checks import above_zero
 from .._util.keys import KeyLike, as_key
-from ..data import Padded, is_batches, unpack
+from ..data import is_batches, unpack
 from ..diagnostics.measures import constant_nll
 from ..errors import NonFiniteError
 from ..infer.base import Method
@@ -71,9 +71,9 @@ def can_hold_out(data: Any, method: Method) -> bool:
         >>> can_hold_out(data, px.SWAG()), can_hold_out(data, px.IVON())
         (True, False)
     """
-    if not method.needs.overfits or isinstance(data, Padded):
+    if not isinstance(method, Method) or not method.needs.overfits:
         return False
-    if not isinstance(data, tuple | list) or is_batches(data):
+    if not isinstance(data, tuple | list) or is_batches(data):  # rows that come and go
         return False
     try:
         weight = unpack(data)[2]
