@@ -24,6 +24,8 @@ def chosen(model, data, **options):
 def test_chains_where_a_pass_over_all_data_is_cheap():
     few, weights = model(), 25
     assert chosen(few, (X, Y)) == chosen(few, (X, Y, np.ones(40))) == "MCLMC"
+    assert chosen(few, [X, Y]) == chosen(few, (X.tolist(), Y.tolist())) == "MCLMC"
+    assert chosen(few, px.data.Padded((X, Y), 64)) == "MCLMC"
     for rows, name in ((CHEAP // weights, "MCLMC"), (CHEAP // weights + 1, "DeepEnsemble")):
         assert chosen(few, (np.zeros((rows, 1)), np.zeros(rows))) == name
     assert chosen(model(10_000), (X, Y)) == "DeepEnsemble"

@@ -128,7 +128,7 @@ def test_batch_statistics_do_not_see_held_out_rows():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        choose_length(network, (x, x[:, 0]), 60, train, 0, None)
+        choose_length(network, (x, x[:, 0]), 60, train, 0)
     assert rows == [48]
 
 
@@ -138,7 +138,7 @@ def test_a_trial_that_diverges_ends_the_trials():
             raise px.NonFiniteError("nll is not finite", step=7, term="nll", posterior=None)
         return px.fit(model(8), data, px.MaximumAPosteriori(), steps=10, progress=False)
 
-    assert choose_length(model(8), (X, Y), 80, train, 0, None).steps == 100
+    assert choose_length(model(8), (X, Y), 80, train, 0).steps == 100
 
 
 @pytest.mark.parametrize(
@@ -157,8 +157,69 @@ def test_which_is_best_and_when_it_is_enough(nlls, steps, ends):
     assert enough(tried) == ends
 
 
-def test_ctrl_c_in_a_trial_returns_what_there_is(monkeypatch):
-    trial = px.fit(model(8), (X, Y), px.MaximumAPosteriori(), steps=10)
-    trial.record.interrupted = True
-    monkeypatch.setattr("posterax.fitting.fit._trial", lambda *args, **options: trial)
-    assert px.fit(model(8), (X, Y), px.MaximumAPosteriori()) is trial
+def test_ctrl_c_in_a_trial_returns_what_there_is_and_says_what_it_is():
+    fits = []
+
+    def train(data, steps):
+        fits.append(px.fit(model(8), data, px.MaximumAPosteriori(), steps=10, progress=False))
+        return fits[-1]
+
+    with pytest.warns(UserWarning, match="a Point, was fitted without 16 of the rows"):
+        chosen = choose_length(model(8), (X, Y), 80, train, 0, pressed=lambda: len(fits) == 2)
+    assert chosen.interrupted is fits[1]  # no third fold
+
+
+def test_a_constant_is_fitted_to_other_rows_than_it_is_judged_by():
+    """A line that is right is not told to follow the noise."""
+    for seed in range(4):
+        own = np.random.default_rng(seed)
+        x = own.normal(size=(60, 1)).astype("float32")
+        y = (0.5 * x[:, 0] + own.normal(size=60)).astype("float32")
+        line = px.Model(
+            px.networks.MLP(1, 1, (), key=0), px.priors.Gaussian(1.0),
+            px.likelihoods.Gaussian("learned"),
+        )  # fmt: skip
+        posterior = px.fit(line, (x, y), px.MaximumAPosteriori(1e-2))
+        assert "follows the noise" not in posterior.diagnose().verdict
+
+
+@pytest.mark.parametrize("method", [px.Laplace(), px.SWAG()], ids=["laplace", "swag"])
+def test_methods_of_several_phases_know_their_length(method):
+    posterior = px.fit(model(8), (X, Y), method, batch_size=8)
+    steps = posterior.record.settings["length"]
+    assert f"chose the length: {steps:,} steps" in posterior.diagnose().verdict
+
+
+def test_a_callback_that_ends_the_fit_leaves_another_length():
+    def stop(event):
+        if event.step >= 50:
+            raise px.callbacks.StopFit
+
+    posterior = px.fit(model(8), (X, Y), px.MaximumAPosteriori(), callbacks=[stop])
+    assert "chose the length" not in posterior.diagnose().verdict
+
+
+def test_batch_statistics_in_batches_of_all_rows():
+    network = model_of("equinox")
+    x = rng.normal(size=(60, 3)).astype("float32")
+    y = (x[:, 0] > 0).astype("int32")
+    settings = px.fit(network, (x, y), px.MaximumAPosteriori(), batch_size=60).record.settings
+    assert settings["length"] == settings["steps"]
+    assert settings["batch_size"] == 60
+
+
+def test_what_is_no_good_is_refused_before_anything_is_tried(tmp_path, monkeypatch):
+    monkeypatch.setattr("posterax.fitting.fit.choose_length", None)
+    with pytest.raises(TypeError, match=r"model must be a px\.Model"):
+        px.fit(model(8).network, (X, Y), px.MaximumAPosteriori())
+    with pytest.raises(ValueError, match="time_limit: with checkpoint="):
+        px.fit(model(8), (X, Y), px.SWAG(), checkpoint=tmp_path / "here", time_limit=5)
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match="batch_size must be a whole number"):
+        px.fit(model(8), (X, Y), px.MaximumAPosteriori(), batch_size="32")
+
+
+def test_a_start_may_know_the_held_out_rows():
+    start = px.fit(model(8), (X, Y), px.MaximumAPosteriori(), steps=10)
+    settings = px.fit(model(8), (X, Y), px.MaximumAPosteriori(), init=start).record.settings
+    assert "lengths" not in settings

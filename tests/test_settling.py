@@ -13,6 +13,7 @@ from scipy import stats
 
 import posterax as px
 from posterax.diagnostics.climb import by_doublings
+from posterax.fitting import bounds
 from posterax.fitting.bounds import SHARES, Level, Until, first_steps
 from posterax.infer.objective import rate_at
 from posterax.infer.variational.averaging import averaged, best_of, no_average
@@ -27,6 +28,11 @@ DEVIATIONS = 1 / np.sqrt(np.diag(PRECISION))
 
 def same(one, two):
     return all(np.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (one, two)), strict=True))
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    monkeypatch.setattr(bounds, "FIRST_OF_SMALL", bounds.FIRST)
 
 
 def curve(rows=80):

@@ -5,12 +5,12 @@ q = N(m, 1/(λ s)), and moves its mean and precision along the natural gradient 
 data point. With w = m + ε/√(λ s), ĝ the minibatch's gradient of the mean loss at w, δ the prior's
 precision divided by λ, and ρ = 1 − β₂,
 
-    ŝ = λ s ĝ (w − m) + δ,            u = ρ (ŝ − s) / s,      s ← s (1 + u + ½u²)
+    ŝ = λ s ĝ (w − m) + δ,            u = ρ (ŝ − s) / s,      s ← s eᵘ, |u| ≤ 1
     g ← β₁ g + (1 − β₁) ĝ,            m ← m − α clip((g / (1 − β₁ᵗ) + δ m) / s, ±ξ).
 
 ŝ is an unbiased estimate of the curvature (Stein's identity), found with the gradient that training
-needs anyway: a step costs what Adam costs, and the draw of w. The factor 1 + u + ½u² keeps s
-positive, whatever ŝ. The paper's h is s − δ here, which saves operations.
+needs anyway: a step costs what Adam costs, and the draw of w. The factor eᵘ keeps s positive,
+whatever ŝ; the paper has 1 + u + ½u². Its h is s − δ here, which saves operations.
 """
 
 from collections.abc import Callable

@@ -156,6 +156,8 @@ class Study:
                     row.add(evaluation)
             except Exception as error:  # whatever it is, the other methods go on
                 row.failed = one_line(str(error) or repr(error))
+                if self.clock is not None:  # its other folds leave their time to those that follow
+                    self.clock.used += self.part * (len(self.parts) - number)
                 return row
             finally:
                 watch.end(f"{name}, fold {number}", time.perf_counter() - began)

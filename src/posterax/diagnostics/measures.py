@@ -51,7 +51,8 @@ def measure(
     ``sigma_change`` how far the logarithms of the deviations went from their start; ``shift`` how
     far importance weights move the predictions, in predictive deviations, where the weights'
     ``k_hat`` allows; ``effective`` how many of the draws count by these weights; ``flat`` by how
-    many nats a row the rows of a classification would be more probable with logits as large again.
+    many nats a row the rows of a classification would be more probable with logits 2 or 4 times as
+    large.
 
     Args:
         posterior: as a fit ends with it, record and all.
@@ -100,8 +101,17 @@ def plain(found: Any) -> Any:
 # -- the data alone
 
 
-def constant_nll(posterior: Posterior, x: PyTree, y: Any, weight: np.ndarray) -> float:
-    """The NLL a row of the best constant outputs, with the likelihood's parameters as good."""
+def constant_nll(
+    posterior: Posterior,
+    x: PyTree,
+    y: Any,
+    weight: np.ndarray,
+    on: tuple[PyTree, Any, np.ndarray] | None = None,
+) -> float:
+    """The NLL a row of the best constant outputs, with the likelihood's parameters as good.
+
+    ``on``: other rows, to which the constant that is best for the first is applied.
+    """
     from scipy.optimize import minimize
 
     model = posterior.model
@@ -109,13 +119,15 @@ def constant_nll(posterior: Posterior, x: PyTree, y: Any, weight: np.ndarray) ->
     dtype = jax.tree.leaves(model.parameters)[0].dtype
     start = jnp.zeros(shape, dtype), model.parameters.likelihood
     flat, unravel = ravel_pytree(start)
-    share = jnp.asarray(weight / weight.sum(), dtype)
-    value = lambda c: tuple(  # noqa: E731
-        np.asarray(a, np.float64)
-        for a in _constant(model, unravel, jnp.asarray(c, dtype), x, y, share)
-    )
-    best = minimize(value, np.asarray(flat), jac=True, method="L-BFGS-B")
-    return float(best.fun) if np.isfinite(best.fun) else math.nan
+
+    def value(c: np.ndarray, x: PyTree, y: Any, weight: np.ndarray) -> tuple[np.ndarray, ...]:
+        share = jnp.asarray(weight / weight.sum(), dtype)
+        found = _constant(model, unravel, jnp.asarray(c, dtype), x, y, share)
+        return tuple(np.asarray(a, np.float64) for a in found)
+
+    best = minimize(value, np.asarray(flat), (x, y, weight), jac=True, method="L-BFGS-B")
+    nll = best.fun if on is None else value(best.x, *on)[0]
+    return float(nll) if np.isfinite(nll) else math.nan
 
 
 @eqx.filter_jit

@@ -118,7 +118,7 @@ def points_findings(posterior: Posterior, record: Record, seen: dict[str, Any]) 
                 kind="not converged",
             )
         ]
-    chosen = bool(record.settings.get("lengths"))  # by held-out rows, not by the course
+    chosen = _has_length(record)  # by held-out rows, not by the course
     course = _length(record) if chosen else _course(record)
     said = [*course, *_mode(seen, chosen), *_members(posterior, record, seen), *_spread(seen)]
     if not seen:
@@ -155,10 +155,18 @@ def _course(record: Record) -> Iterator[Finding]:
         )
 
 
+def _has_length(record: Record) -> bool:
+    """Whether a fit has the length that held-out rows chose; a callback may have ended it."""
+    length, taken = record.settings.get("length"), len(record.terms.get("nll", ()))
+    several = any("/" in name for name in record.terms)  # phases, of which the last is counted
+    return length is not None and not record.interrupted and (several or taken == length)
+
+
 def _length(record: Record) -> Iterator[Finding]:
     """How the length of a fit came out on the rows that chose it."""
-    tried, steps = record.settings["lengths"], record.settings.get("steps")
-    nll = next((nll for taken, nll in tried if taken == steps), math.nan)
+    tried, steps = record.settings["lengths"], record.settings["length"]
+    tried = [(taken, math.inf if nll is None else nll) for taken, nll in tried]
+    nll = dict(tried)[steps]
     constant = record.settings.get("held_out_constant")
     if constant is not None and nll > constant:
         yield bad(

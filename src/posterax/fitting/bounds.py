@@ -59,8 +59,12 @@ def _bound(run: "Run", phase: Phase, times: int = 1) -> Bound:
     assert data is not None
     posterior, key = phase.finish(run.at.state, None), jax.random.fold_in(run.key, LOOK)
     samples = times * next((draws for rows, draws in DRAWS if data.count <= rows), 2)
-    members = [posterior.member(i) for i in range(posterior.members)] or [posterior]
-    return mean_bound([bound(member, data, samples=samples, key=key) for member in members])
+    members = [posterior.member(i) for i in range(posterior.members)]
+    if not members:
+        return bound(posterior, data, samples=samples, key=key)
+    keys = jax.random.split(key, len(members))  # with the same noise all would err alike
+    each = zip(members, keys, strict=True)
+    return mean_bound([bound(member, data, samples=samples, key=own) for member, own in each])
 
 
 class Level(NamedTuple):
@@ -94,6 +98,8 @@ class Until:
         run.at = self.half if self.half is not None else Position(run.draw_bytes)
         self.half = None
         self.plan(run, steps)
+        if run.at.state is None:  # a checkpoint of the second half: from the start again
+            run.at.state = run.first_state(run.phases[0])
         return True
 
     def plan(self, run: "Run", steps: int) -> None:

@@ -29,6 +29,7 @@ class Event(NamedTuple):
     terms: dict[str, np.ndarray]
     make: Callable[[], Any] | None = None
     number: int = 0  # of the phase, from 0
+    pace: float | None = None  # seconds a step, looks and compilation aside; not known at first
 
     @property
     def posterior(self) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 
 from .._util.tree import tree_size
+from ..data import Padded, is_batches, unpack
 from ..infer import MCLMC, BayesByBackprop, DeepEnsemble
 from ..infer.base import Method
 from ..model import Model
@@ -39,7 +40,6 @@ def choose_method(model: Model, data: Any, *, minibatches: bool = False) -> Meth
     weights = tree_size(model.parameters)
     sampled = (
         not minibatches
-        and isinstance(data, tuple)
         and 1 < weights == model.bayesian_size
         and not jax.tree.leaves(model.network.state)
         and _rows(data) * weights <= CHEAP
@@ -47,9 +47,13 @@ def choose_method(model: Model, data: Any, *, minibatches: bool = False) -> Meth
     return MCLMC() if sampled else DeepEnsemble(inside=BayesByBackprop())
 
 
-def _rows(data: tuple[Any, ...]) -> float:
+def _rows(data: Any) -> float:
     """How many there are; data that is no good is refused later, in words of its own."""
+    if isinstance(data, Padded):
+        data = data.data
+    if not isinstance(data, tuple | list) or is_batches(data):
+        return float("inf")
     try:
-        return len(jax.tree.leaves(data[0])[0])
-    except (IndexError, TypeError):
+        return len(unpack(data)[1])
+    except (TypeError, ValueError):
         return float("inf")

@@ -19,7 +19,7 @@ from .callbacks import Event
 from .checkpoint import Checkpoint, as_checkpoint
 from .choice import choose_method
 from .lengths import can_hold_out, choose_length
-from .prepare import DEFAULT_BATCH, Asked, prepare
+from .prepare import DEFAULT_BATCH, Asked, check_method, check_model, prepare
 from .run import Run
 from .validation import Validation, check_validation
 
@@ -56,8 +56,8 @@ def fit(
         epochs: passes over the data, for methods that optimise. ``"auto"``, which is the default:
             for ``px.BayesByBackprop`` and ``px.IVON`` until the ELBO has settled; for points,
             ensembles, dropout, SWAG and Laplace as many steps as held-out rows choose, and then a
-            fit on all rows. Where that cannot be (streams, fewer than 50 rows, ``validation=``)
-            100, and as many more as make 2000 steps.
+            fit on all rows, of which alone callbacks hear. Where that cannot be (streams, fewer
+            than 50 rows, ``init=``, ``validation=``) 100, and as many more as make 2000 steps.
         steps: steps of optimisation, or draws retained per chain (default 1000).
         time_limit: seconds after which ``epochs="auto"`` does not make the fit longer.
         batch_size: examples per step (default 128, or all where the method needs all).
@@ -91,39 +91,49 @@ def fit(
         20
     """
     thin, where = whole_number("thin", thin), as_checkpoint(checkpoint)
+    check_model(model)
     if method is None:
         if resume is not None:
             raise ValueError("resume: name the method that goes on, as the third argument of fit")
         asks = (epochs, time_limit, batch_size, augment, validation)
         method = choose_method(model, data, minibatches=any(a is not None for a in asks))
-    free = steps is None and resume is None and (epochs is None or epochs == "auto")
-    told: dict[str, Any] = {}
-    if free and (epochs or validation is None) and can_hold_out(data, method):
-        train = partial(
-            _trial, model, method, batch_size=batch_size, augment=augment, key=key, init=init,
-            progress=progress,
-        )  # fmt: skip
-        size = batch_size or DEFAULT_BATCH
-        chosen = choose_length(model, data, size, train, key, time_limit)
-        if chosen.interrupted is not None:
-            return chosen.interrupted
-        epochs, steps, time_limit, told = None, chosen.steps, None, chosen.told()
-    asked = Asked(epochs, steps, batch_size, time_limit, resume is not None, validation)
-    ready = prepare(model, data, method, asked, augment)._replace(told=told)
-    watch = check_validation(validation, ready.model)
-    key = as_key(key)
+    check_method(model, method)
     if draw_bytes is not None:
         draw_bytes = whole_number("draw_bytes", draw_bytes, most=2**63 - 1)
-    until = Until(time_limit) if ready.auto else None
-    run = Run(ready, method, key, thin, watch, list(callbacks), init, draw_bytes, until)
-    if resume is not None:
-        again.from_posterior(run, resume)
-    with again.checkpointed(run, where), Bar(progress) as bar, interruptible() as interrupted:
-        return run.all_phases(bar, interrupted)
+    key, told = as_key(key), {}
+    free = steps is None and resume is None and (epochs is None or epochs == "auto")
+    with interruptible() as interrupted:
+        if free and init is None and (epochs or validation is None) and can_hold_out(data, method):
+            if where is not None and time_limit is not None:
+                raise ValueError(
+                    "time_limit: with checkpoint= the same call has to choose the same length, "
+                    "whatever the clock says; give one of them, or steps="
+                )
+            options = {"augment": augment, "key": key, "progress": progress}
+            train = partial(_trial, model, method, len(data[1]), batch_size, **options)
+            chosen = choose_length(model, data, batch_size, train, key, time_limit, interrupted)
+            if chosen.interrupted is not None:
+                return chosen.interrupted
+            epochs, steps, time_limit, told = None, chosen.steps, None, chosen.told()
+        asked = Asked(epochs, steps, batch_size, time_limit, resume is not None, validation)
+        ready = prepare(model, data, method, asked, augment)._replace(told=told)
+        watch = check_validation(validation, ready.model)
+        until = Until(time_limit) if ready.auto else None
+        run = Run(ready, method, key, thin, watch, list(callbacks), init, draw_bytes, until)
+        if resume is not None:
+            again.from_posterior(run, resume)
+        with again.checkpointed(run, where), Bar(progress) as bar:
+            return run.all_phases(bar, interrupted)
 
 
-def _trial(model: Model, method: Method, data: Any, steps: int, **options: Any) -> Posterior:
+def _trial(
+    model: Model, method: Method, rows: int, batch_size: int | None, data: Any, steps: int,
+    **options: Any,
+) -> Posterior:  # fmt: skip
     """A fit without some rows, to see how long is good; the fit on all rows warns of what it is."""
+    left = len(data[1])
+    if left < rows:  # where they are gone, and not of weight 0
+        batch_size = min(batch_size or DEFAULT_BATCH, left // method.needs.batches)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return fit(model, data, method, steps=steps, **options)
+        return fit(model, data, method, steps=steps, batch_size=batch_size, **options)

@@ -7,6 +7,7 @@ is most probable is that of the fit on all rows. ``steps=`` with that number giv
 """
 
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -14,14 +15,15 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from .._util.checks import above_zero
+from .._util.checks import above_zero, whole_number
 from .._util.keys import KeyLike, as_key
 from ..data import is_batches, unpack
-from ..diagnostics.measures import constant_nll
+from ..diagnostics.measures import constant_nll, plain
 from ..errors import NonFiniteError
 from ..infer.base import Method
 from ..model import Model
 from ..posteriors import Posterior
+from .prepare import DEFAULT_BATCH
 
 HELD, MOST_HELD = 0.2, 5000  # the share of the rows that choose, and how many at most
 FEW_ROWS, FOLDS = 1000, 3  # up to so many rows a fifth is too few to go by, and three choose
@@ -56,8 +58,8 @@ class Chosen(NamedTuple):
 
     def told(self) -> dict[str, Any]:
         """As the record of the fit has it."""
-        constant = {} if self.constant is None else {"held_out_constant": self.constant}
-        return {"lengths": [list(length) for length in self.tried], **constant}
+        tried = [list(length) for length in self.tried]
+        return plain({"lengths": tried, "length": self.steps, "held_out_constant": self.constant})
 
 
 def can_hold_out(data: Any, method: Method) -> bool:
@@ -83,45 +85,50 @@ def can_hold_out(data: Any, method: Method) -> bool:
 
 
 def choose_length(
-    model: Model, data: Any, batch_size: int, train: Train, key: KeyLike, seconds: float | None
+    model: Model,
+    data: Any,
+    batch_size: Any,
+    train: Train,
+    key: KeyLike,
+    seconds: float | None = None,
+    pressed: Callable[[], bool] = lambda: False,
 ) -> Chosen:
     """Train for T, 2T, 4T … steps without the held-out rows, until longer is no better.
 
     Args:
         model: what is fitted.
         data: ``(x, y)`` or ``(x, y, weight)``.
-        batch_size: rows of a step.
+        batch_size: rows of a step, or ``None`` for the usual number.
         train: makes a fit of data and steps.
         key: chooses the rows.
         seconds: for all fits together, the last one on all rows too.
+        pressed: whether Ctrl-C was.
     """
     if seconds is not None:
         above_zero("time_limit", seconds)
-    began, (_, y, weight) = time.monotonic(), unpack(data)
-    constant = None
-    key = jax.random.fold_in(as_key(key), HOLD_OUT)
-    counted = np.flatnonzero(weight)
-    size = min(round(HELD * len(counted)), MOST_HELD)
-    folds = FOLDS if len(counted) <= FEW_ROWS else 1
-    mixed = np.asarray(jax.random.permutation(key, counted))
-    parts = [Fold(data, np.sort(mixed[i * size : (i + 1) * size]), model) for i in range(folds)]
-    batches = -(-len(y) // batch_size)
+    size = DEFAULT_BATCH if batch_size is None else whole_number("batch_size", batch_size)
+    began, rows = time.monotonic(), len(data[1])
+    parts = _folds(data, jax.random.fold_in(as_key(key), HOLD_OUT), model)
+    batches = -(-rows // size)
     steps, longest = max(FIRST, PASSES * batches), max(STEPS, EPOCHS * batches)
     tried: list[Length] = []
+    constant = None
     while True:
-        try:
-            fits = [train(part.rest, steps) for part in parts]
-        except NonFiniteError:  # too long for what diverges
-            if not tried:
-                raise
-            return Chosen(best(tried).steps, tried, constant)
-        for posterior in fits:
-            if posterior.record.interrupted:
-                return Chosen(steps, tried, interrupted=posterior)
-        nll = np.mean([part.nll(q, key) for part, q in zip(parts, fits, strict=True)])
+        fits: list[Posterior] = []
+        for part in parts:
+            try:
+                fits.append(train(part.rest, steps))
+            except NonFiniteError:  # too long for what diverges
+                if not tried:
+                    raise
+                return Chosen(best(tried).steps, tried, constant)
+            if fits[-1].record.interrupted or pressed():
+                _tell_of_rows(fits[-1], len(part.held[1]))
+                return Chosen(steps, tried, interrupted=fits[-1])
+        nll = np.mean([part.nll(q) for part, q in zip(parts, fits, strict=True)])
         tried.append(Length(steps, float(nll) if np.isfinite(nll) else np.inf))
-        if len(tried) == 1:
-            constant = float(np.mean([constant_nll(fits[0], *part.held) for part in parts]))
+        if constant is None:
+            constant = float(np.mean([part.constant(fits[0]) for part in parts]))
         # the next takes twice as long as this one, and the fit on all rows as long as the best
         over = seconds is not None and 3 * (time.monotonic() - began) > seconds
         if over or 2 * steps > longest or enough(tried):
@@ -129,25 +136,49 @@ def choose_length(
         steps *= 2
 
 
+def _folds(data: Any, key: jax.Array, model: Model) -> list["Fold"]:
+    counted = np.flatnonzero(unpack(data)[2])
+    size = min(round(HELD * len(counted)), MOST_HELD)
+    folds = FOLDS if len(counted) <= FEW_ROWS else 1
+    mixed = np.asarray(jax.random.permutation(key, counted))
+    parts = (np.sort(mixed[i * size : (i + 1) * size]) for i in range(folds))
+    return [Fold(data, part, model, key) for part in parts]
+
+
+def _tell_of_rows(posterior: Posterior, held: int) -> None:
+    warnings.warn(
+        f"stopped while held-out rows chose how long to train: what there is, a "
+        f"{type(posterior).__name__}, was fitted without {held} of the rows; steps= makes a fit "
+        "of all rows at once",
+        stacklevel=4,  # where px.fit is called
+    )
+
+
 class Fold:
     """Some rows, and the data without them."""
 
-    def __init__(self, data: Any, rows: np.ndarray, model: Model):
+    def __init__(self, data: Any, rows: np.ndarray, model: Model, key: jax.Array):
         x, y, weight = unpack(data)
+        self.key, others = key, np.setdiff1d(np.flatnonzero(weight), rows)
         self.held = _take(x, rows), y[rows], np.asarray(weight[rows], np.float64)
         if jax.tree.leaves(model.network.state):  # batch statistics would see rows of weight 0
-            others = np.setdiff1d(np.arange(len(y)), rows)
             self.rest = _take(x, others), y[others], weight[others]
         else:  # the same shapes, and so the same compiled program
             left = np.array(weight)
             left[rows] = 0
             self.rest = x, y, left
+        few = others[:: -(-len(others) // MOST_HELD)]
+        self.others = _take(x, few), y[few], np.asarray(weight[few], np.float64)
 
-    def nll(self, posterior: Posterior, key: jax.Array) -> float:
+    def nll(self, posterior: Posterior) -> float:
         """Of the held-out rows, in nats a row."""
         x, y, weight = self.held
-        predictive = posterior.predict(x, samples=DRAWS, key=key)
+        predictive = posterior.predict(x, samples=DRAWS, key=self.key)
         return -float(np.average(predictive.log_prob(y), weights=weight))
+
+    def constant(self, posterior: Posterior) -> float:
+        """The same of the constant prediction that is best for the others."""
+        return constant_nll(posterior, *self.others, on=self.held)
 
 
 def _take(x: PyTree, rows: np.ndarray) -> PyTree:

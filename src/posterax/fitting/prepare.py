@@ -75,7 +75,7 @@ class Prepared(NamedTuple):
 
 def prepare(model: Model, data: Any, method: Method, asked: Asked, augment: Any = None) -> Prepared:
     """Check everything, put the data on the device, and ask the method for its phases."""
-    _check_method(model, method)
+    check_method(model, method)
     augment, room = as_augment(augment), 0
     if isinstance(data, Padded):
         data, room = data.data, data.room
@@ -84,12 +84,17 @@ def prepare(model: Model, data: Any, method: Method, asked: Asked, augment: Any 
     return _prepare_arrays(model, data, room, method, asked, augment)
 
 
-def _check_method(model: Any, method: Any) -> None:
-    """Refuse what is no model or method, and weights that this method cannot have."""
+def check_model(model: Any) -> None:
+    """Refuse what is no model."""
     if not isinstance(model, Model):
         raise TypeError(
             f"model must be a px.Model(network, prior, likelihood), got {type(model).__name__}"
         )
+
+
+def check_method(model: Any, method: Any) -> None:
+    """Refuse what is no model or method, and weights that this method cannot have."""
+    check_model(model)
     if not isinstance(method, Method):
         hint = "; call it: px.BayesByBackprop()" if isinstance(method, type) else ""
         raise TypeError(
@@ -179,7 +184,7 @@ def _no_auto(method: Method, asked: Asked, patient: bool) -> str:
     if patient:
         return "validation with patience= ends the fit in its own way"
     if method.needs.overfits:  # where they can, ``fit`` has the length already
-        return "held-out rows choose how long, and that takes 50 rows, as arrays"
+        return "held-out rows choose how long, and that takes 50 rows, as arrays, and no init="
     return (
         f"{type(method).__name__} does not go by an ELBO with a rate that is held and then falls, "
         "as px.BayesByBackprop() and px.IVON() do"

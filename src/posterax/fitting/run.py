@@ -180,6 +180,8 @@ class Run:
             taken, done = int(chunk.taken), bool(chunk.done)
             seconds = time.monotonic() - began
             before = at.step
+            if before:  # the first chunk compiles, so it says nothing about speed
+                self.pace = seconds / taken
             terms, new = self._record(phase, chunk, safe)
             if at.step in bounds:
                 look_at_bound(self, phase)
@@ -193,16 +195,18 @@ class Run:
             if now - safe_time > SNAPSHOT_SECONDS:
                 safe, safe_time = Snapshot(to_host(at.state), at.step), now
             end = at.step if done else total
-            event = Event(phase.title, at.step, end, terms, self._news(phase, new), at.phase)
+            event = Event(
+                phase.title, at.step, end, terms, self._news(phase, new), at.phase,
+                self.pace if before else None,
+            )  # fmt: skip
             self._tell(event, phase)
             if self._is_time_to_save(now):  # after callbacks: what they wrote is of no later step
                 self.save()
             if interrupted():
                 self.save()
                 return at.step >= total
-            length = 8  # the first chunk compiles, so it says nothing about speed
+            length = 8
             if before:
-                self.pace = seconds / taken
                 length = max(1, min(rows, _next_length(taken, seconds)))
                 self._warn_of_cost(phase, seconds / taken, total)
         if self.watch is not None and self.watch.patience is not None:

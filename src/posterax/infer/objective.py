@@ -75,7 +75,8 @@ def adam(
 
     ``faster``: of a dictionary of trees, how many times the rate a name's tree moves at.
     ``forget``: a share of 1 − b2, by the number of steps: where it falls to 0, a gradient no longer
-    moves what it is divided by, and skewed gradients come to rest where their mean is zero.
+    moves what it is divided by, and skewed gradients come to rest where their mean is zero. (The
+    correction for the start takes it as 1, which matters below some hundred steps.)
 
     Example:
         >>> import jax.numpy as jnp

@@ -102,7 +102,8 @@ class Pace:
         self.samples, self.warms = method.needs.no_points is not None, bool(warm_up(method))
         self.phase, self.first, self.began = -1, 0, 0.0
         self.drawn, self.looked = False, False
-        self.missed = 0  # steps that were not taken
+        self.missed, self.total = 0, 0  # steps that were not taken, of how many
+        self.spare, self.last = self.given, (0.0, 0)  # time that compilation may add; news before
 
     def __call__(self, event: Event) -> None:
         now = time.monotonic()
@@ -111,16 +112,26 @@ class Pace:
             if self.phase < 0:
                 self.end = max(self.end, now + self.given / 2)
             self.phase, self.first, self.began = event.number, event.step, now
-            self.looked = False
+            self.looked, self.last = False, (now, event.step)
             return
+        self._excuse(event, now)
         # no posterior before a draw; after the training of a network a pass that must be whole
         stops = self.drawn if self.samples else event.number == 0
         if now >= self.end and stops and event.step < event.total:
-            self.missed = event.total - event.step
+            self.missed, self.total = event.total - event.step, event.total
             raise StopFit
         to_plan = self.plans and not (self.looked or self.drawn)
         if to_plan and (self.warms or event.number == 0):
             self._look(event, now)
+
+    def _excuse(self, event: Event, now: float) -> None:
+        """What was compiled between steps, for a first look at held-out rows, is no slow step."""
+        before, step = self.last
+        self.last = now, event.step
+        if event.pace is not None:
+            apart = now - before - event.pace * (event.step - step)
+            more = min(max(apart, 0.0), self.spare)
+            self.end, self.spare, self.began = self.end + more, self.spare - more, self.began + more
 
     def _look(self, event: Event, now: float) -> None:
         """Once the pace is known: does what is left of this phase fit into its time?"""
@@ -130,7 +141,8 @@ class Pace:
         self.looked = True
         # a warm-up has half of the time; a training before other phases, its share of the steps
         share = 0.5 if self.warms else min(1.0, event.total / (self.steps or event.total))
-        left, pace = self.began + share * (self.end - self.began) - now, passed / steps
+        left = self.began + share * (self.end - self.began) - now
+        pace = event.pace or passed / steps
         if pace * (event.total - event.step) > left:
             raise TooSlow(max(0.0, RESERVE * left / (pace * event.total)), event.total)
 
@@ -170,9 +182,10 @@ def fit_in_time(
     samples = method.needs.counts == "steps" and pace.samples
     for name, steps in warm_up(method).items():
         clock.count("steps of warm-up", steps, warm[name])
-    if options["steps"] is not None:
-        taken = options["steps"] - pace.missed
-        clock.count("draws of each chain" if samples else "steps", taken, first)
+    asked = options["steps"] or pace.total
+    if asked:
+        what = "draws of each chain" if samples else "steps"
+        clock.count(what, asked - pace.missed, first or asked)
     return posterior
 
 
