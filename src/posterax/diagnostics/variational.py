@@ -15,7 +15,7 @@ from .verdict import K_HAT, Finding, as_typed, bad
 
 STILL = 0.1  # change of log σ below which the deviations never moved
 SMALL_NETWORK = 200  # weights: of larger ones no draw of a hundred counts, and k-hat is lost time
-OFF = 0.05  # share of a layer's units below which it is off
+OFF, FEW = 0.05, 0.25  # shares of a layer's units below which it is off, and worth a word
 DRIFT, LOST = 0.05, 0.25  # nats a row, and of what was learned, that may be lost again
 BELOW = 0.05, 5.0  # nats a row and nats below the constant predictor
 FACTOR = 100.0  # between the scale of prior outputs and that of the targets
@@ -129,12 +129,13 @@ def _never_moved(record: Record, seen: dict[str, Any]) -> bool:
 
 
 def _collapse(record: Record, bound: Bound | None, seen: dict[str, Any]) -> Iterator[Finding]:
-    off = {name: share for name, share in seen.get("active_units", {}).items() if share < OFF}
+    off = {name: share for name, share in seen.get("active_units", {}).items() if share < FEW}
     constant = seen.get("constant_nll")
     if off:
         name = min(off, key=lambda name: off[name])
         # what still predicts well has more units than it needs, and that is all
         useless = bound is None or constant is None or not bound.predictive_nll < constant - DRIFT
+        useless = useless and off[name] < OFF
         yield Finding(
             f"{off[name]:.1%} of the units behind {name} have a weight that the data moved from "
             "the prior: the others are off. "
@@ -142,7 +143,8 @@ def _collapse(record: Record, bound: Bound | None, seen: dict[str, Any]) -> Iter
                 "Start with smaller deviations (initial_rho=-5), warm the KL up (kl_warmup=), or "
                 "scale the prior by the fan-in: px.priors.Gaussian(1.0, fan_in=True)."
                 if useless
-                else "A narrower network would do as well."
+                else "The best independent Gaussians are often so. A narrower network would do as "
+                "well, and a sampler (px.MCLMC) may predict better."
             ),
             serious=useless,
             kind="collapsed",
