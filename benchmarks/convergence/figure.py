@@ -10,9 +10,15 @@ from posterax._util.writing import written
 
 def draw(found: list[summary.Group], path: Path) -> None:
     """How far below the best ELBO everyone is, over seconds."""
-    figure, axes = plt.subplots(4, 3, figsize=(11, 11), layout="constrained")
+    names = [name for name in problems.NAMES if summary.reference(summary.of(found, name))]
+    lines = -(-len(names) // 3)
+    figure, axes = plt.subplots(
+        lines, 3, figsize=(11, 0.5 + 2.6 * lines), layout="constrained", squeeze=False
+    )
     colours = {name: f"C{i}" for i, name in enumerate(sorted(set(map(label, found))))}
-    for name, ax in zip(problems.NAMES, axes.flat, strict=True):
+    for ax in axes.flat[len(names) :]:
+        ax.axis("off")
+    for name, ax in zip(names, axes.flat, strict=False):
         here = summary.of(found, name)
         best = summary.reference(here)
         ax.set_title(name, fontsize=10)

@@ -121,7 +121,7 @@ def races(found: list[summary.Group]) -> tuple[str, list[summary.Race]]:
     rows = [
         [
             run.problem, seconds(run.default[0]), named(run.default[1]), seconds(run.tuned[0]),
-            seconds(run.peer[0]), named(run.peer[1]),
+            seconds(run.peer[0]) if run.peers else "not run", named(run.peer[1]),
             "–" if run.ratio is None else f"{run.ratio:.2f} ×",
         ]
         for run in runs
@@ -138,7 +138,9 @@ def alone(runs: list[summary.Race]) -> str:
     groups: dict[str, list[str]] = {}
     for run in runs:
         ours, theirs = math.isfinite(run.default[0]), math.isfinite(run.peer[0])
-        if not (ours and theirs):
+        if not run.peers:
+            groups.setdefault("no other library was run", []).append(run.problem)
+        elif not (ours and theirs):
             who = "only posterax's defaults" if ours else "only another library"
             groups.setdefault(who if ours or theirs else "neither", []).append(run.problem)
     words = [f"{who}: {', '.join(names)}" for who, names in groups.items()]

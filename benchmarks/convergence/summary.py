@@ -126,6 +126,7 @@ class Race(NamedTuple):
     default: tuple[float, Group | None]
     tuned: tuple[float, Group | None]
     peer: tuple[float, Group | None]
+    peers: int = 1  # how many libraries were run
 
     @property
     def ratio(self) -> float | None:
@@ -146,6 +147,7 @@ def race(found: list[Group], problem: str) -> Race | None:
         fastest([g for g in here if g.default], target),
         fastest([g for g in here if g.ours], target),
         fastest([g for g in here if not g.ours], target),
+        len({g.contender for g in here if not g.ours}),
     )
 
 
