@@ -7,7 +7,7 @@ import pytest
 
 import posterax as px
 
-WELL = {"estimator": "local", "learning_rate": 1e-2, "initial_rho": -3.0}
+WELL = {"estimator": "local", "learning_rate": 1e-2, "rho_rate": 3.0, "initial_rho": -3.0}
 PRIOR = px.priors.Gaussian(1.0, fan_in=True)
 
 

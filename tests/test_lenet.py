@@ -19,7 +19,7 @@ def test_learns_digits_from_bytes():
     posterior = px.fit(
         model,
         (x, y),
-        px.BayesByBackprop(temperature=0.3, learning_rate=3e-3),
+        px.BayesByBackprop(temperature=0.3, learning_rate=3e-3, rho_rate=3.0),
         epochs=25,
         batch_size=100,
         augment=px.augment.Shift(1),

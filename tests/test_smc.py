@@ -216,6 +216,7 @@ def test_too_few_temperatures_are_an_error():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:noise=1e-30 is known")
 def test_data_that_nothing_explains_is_an_error():
     model = px.Model(linear_model().network, likelihood=px.likelihoods.Gaussian(1e-30))
     with pytest.raises(px.NonFiniteError, match="no particle explains the data"):

@@ -96,7 +96,7 @@ class TestEnoughTime:
 class TestUntilSettled:
     def test_in_time(self, tmp_path):
         estimator = px.BayesianClassifier(
-            px.BayesByBackprop(), **TINY, epochs="auto", time_limit=1.0
+            px.BayesByBackprop(), **TINY, epochs="auto", time_limit=20.0
         )
         quiet(estimator, X[:200], Y[:200] > 0)
         assert estimator.score(X[:200], Y[:200] > 0) > 0.8

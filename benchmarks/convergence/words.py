@@ -20,7 +20,7 @@ HOW = """## How it was measured
   same batch size, for twice the seconds that our defaults took; the best of the rates then for ten
   times as long, or until it has arrived, with one seed. The clock stands still while μ and σ are
   written.
-- Not run: `cnn` and `mnist`, which take hours on two cores; other libraries where the last table
+- Left out: `cnn` and `mnist`, which take hours on two cores; other libraries where the last table
   says so; the search over settings of our own (`python -m benchmarks.convergence.search`), so that
   the reference may still move up.
 - The objective of all is the same ELBO. The KL is summed over all weights and divided by the number
