@@ -174,7 +174,7 @@ def in_short(found: list[summary.Group], about: dict[str, Any], runs: list[summa
     if ratios:
         mean = summary.geometric_mean(ratios)
         words += (
-            f"; to come within {summary.NEAR} nats a row of it, the fastest other library takes "
+            f"; to get within {summary.NEAR} nats a row of it, the fastest other library takes "
             f"{mean:.1f} times as long (geometric mean of the {len(ratios)} where both do)"
         )
     return words
