@@ -186,11 +186,11 @@ class TestSharedPrograms:
     def test_similar_sizes_compile_once(self, full):
         options = lambda n: {"batch_size": n if full else 16}  # noqa: E731
         self.fit(100, **options(100))
-        before = loop.run_chunk._cached._cache_size()
+        before = loop.run_chunk.programs()
         for n in (97, 99, 103, 104):
             posterior = self.fit(n, **options(n))
             assert posterior.record.settings["batch_size"] == options(n)["batch_size"]
-        assert loop.run_chunk._cached._cache_size() == before
+        assert loop.run_chunk.programs() == before
 
     def test_padding_changes_nothing(self, monkeypatch):
         padded = self.fit(101, batch_size=101)

@@ -87,10 +87,10 @@ def test_chunks_of_any_length_share_programs():
     running = px.callbacks.RunningPredictive(X)
     for event in chunks(posterior, 8, 14):
         running(event)
-    before = sampled.reduce_sampled._cached._cache_size()
+    before = sampled.reduce_sampled.programs()
     for event in chunks(posterior, 7, 12, 20):  # of 7, 5 and 8 draws
         running(event)
-    assert sampled.reduce_sampled._cached._cache_size() == before
+    assert sampled.reduce_sampled.programs() == before
 
 
 def test_states_of_draws_are_padded_with_them():

@@ -3,7 +3,6 @@
 import dataclasses
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,6 +19,7 @@ from .infer import Method
 from .infer.base import Phase, Start
 from .model import Model
 from .posteriors import Posterior
+from .program.compiled import compiled
 
 # keeps the gradient as its state, and moves nothing
 RECORDER = optax.GradientTransformation(
@@ -93,7 +93,7 @@ def gradient_moments(
     return GradientMoments(*_repeat(phase, start, ready.data, as_key(key), numbers))
 
 
-@eqx.filter_jit
+@compiled
 def _repeat(phase: Phase, start: Start, data: PyTree, key: jax.Array, numbers: jax.Array) -> Any:
     state = phase.init(start, None, key)
     batch, half = data.everything(), len(numbers) // 2

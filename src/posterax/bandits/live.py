@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,17 +12,18 @@ from .._util.admit import admit, admit_float64
 from .._util.checks import whole_number
 from .._util.interrupts import raise_on_interrupt
 from .._util.keys import KeyLike, as_key
+from ..program.compiled import compiled
 from .base import Policy, check_policy
 from .loop import first_state, refit_key, step_keys
 
 
-@eqx.filter_jit
+@compiled
 def _choose(policy: Policy, state: PyTree, context: jax.Array, key: jax.Array) -> jax.Array:
     return policy.choose(state, context, key)
 
 
 # the state is donated: its buffers are written in place
-@eqx.filter_jit(donate="all-except-first")
+@compiled(donate="all-except-first")
 def _update(fixed: tuple[Policy, tuple[jax.Array, ...]], state: PyTree) -> PyTree:
     policy, given = fixed
     return policy.update(state, *given)

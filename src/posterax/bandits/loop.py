@@ -15,6 +15,7 @@ from .._util.checks import whole_number
 from .._util.interrupts import interruptible, raise_on_interrupt
 from .._util.keys import KeyLike, as_key
 from .._util.progress import Bar
+from ..program.compiled import compiled
 from .base import Environment, Policy, check_environment, check_policy
 
 MOST = 4096  # interactions per chunk: the size of the buffers for what happens in them
@@ -93,17 +94,17 @@ def _chunk(fixed: Fixed, state: PyTree, played: Played) -> tuple[PyTree, Played]
 
 
 # State and buffers are donated: they are written in place. Everything else comes first.
-_one_run = eqx.filter_jit(_chunk, donate="all-except-first")
+_one_run = compiled(_chunk, donate="all-except-first")
 
 
-@eqx.filter_jit(donate="all-except-first")
+@compiled(donate="all-except-first")
 def _all_runs(fixed: Fixed, states: PyTree, played: Played) -> tuple[PyTree, Played]:
     environment, policy, courses, start, stop = fixed
     each = lambda c, s, b: _chunk((environment, policy, c, start, stop), s, b)  # noqa: E731
     return jax.vmap(each)(courses, states, played)
 
 
-@eqx.filter_jit
+@compiled
 def first_state(policy: Policy, features: int, actions: int, key: jax.Array) -> PyTree:
     """The policy's state before the first interaction, in types that the loop keeps."""
     strong = lambda a: jax.lax.convert_element_type(a, jnp.asarray(a).dtype)  # noqa: E731

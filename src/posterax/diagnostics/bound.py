@@ -9,7 +9,6 @@ blocks, so that memory is that of a few networks on one block.
 import dataclasses
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -28,6 +27,7 @@ from ..posteriors.scaled import mean_field_kl
 from ..posteriors.symmetric import Symmetric
 from ..predictive.stream import default_block_bytes
 from ..priors import Hierarchical, is_prior
+from ..program.compiled import compiled
 
 ROOM = 128  # draws that one program has room for
 FEW_ROWS, WIDE, NARROW = 256, 8, 2  # draws at once: more where rows are few
@@ -231,7 +231,7 @@ def _bytes_per_row(posterior: Posterior, data: Data, group: int) -> int:
     return 12 * group * max(int(np.prod(shape[1:])), 1) + 2 * group * widest
 
 
-@eqx.filter_jit
+@compiled
 def _totals(
     posterior: Posterior,
     data: Data,
@@ -324,6 +324,6 @@ def _log_ratio(posterior: Posterior, ids: PyTree, apart: bool = False) -> Any:
     return one
 
 
-@eqx.filter_jit
+@compiled
 def _log_ratios(posterior: Posterior, ids: PyTree) -> jax.Array:
     return jax.lax.map(_log_ratio(posterior, ids), ids)[1]

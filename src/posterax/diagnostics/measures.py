@@ -6,7 +6,6 @@ Everything but the bound is computed on at most 512 rows.
 import math
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,6 +22,7 @@ from ..posteriors import MeanFieldGaussian, Posterior, PriorPosterior
 from ..posteriors.draws import pareto_smooth
 from ..posteriors.laplace import priors_of
 from ..priors import Prior, is_flat, is_prior
+from ..program.compiled import compiled
 from ..program.input_units import input_units
 from .bound import Totals
 
@@ -130,7 +130,7 @@ def constant_nll(
     return float(nll) if np.isfinite(nll) else math.nan
 
 
-@eqx.filter_jit
+@compiled
 def _constant(
     model: Model, unravel: Any, flat: jax.Array, x: PyTree, y: jax.Array, share: jax.Array
 ) -> Any:
@@ -162,7 +162,7 @@ def _scales(posterior: Posterior, x: PyTree, y: Any, weight: np.ndarray) -> dict
     }
 
 
-@eqx.filter_jit
+@compiled
 def _outputs(before: PriorPosterior, x: PyTree) -> jax.Array:
     """Outputs of the network under a few draws of the prior, one program for all of it."""
     keys = jax.random.split(noise_key(jax.random.key(0)), PRIOR_DRAWS)
@@ -205,7 +205,7 @@ def _activity(posterior: MeanFieldGaussian, x: PyTree) -> dict[str, Any]:
     }
 
 
-@eqx.filter_jit
+@compiled
 def _flatness(posterior: MeanFieldGaussian, x: PyTree, y: jax.Array, share: jax.Array) -> jax.Array:
     """What sharper classes would gain on the rows of the fit, at the mean weights.
 
@@ -220,7 +220,7 @@ def _flatness(posterior: MeanFieldGaussian, x: PyTree, y: jax.Array, share: jax.
     return nll(1.0) - jnp.min(jnp.stack([nll(1.0), nll(2.0), nll(4.0)]))
 
 
-@eqx.filter_jit
+@compiled
 def _weight_kl(posterior: MeanFieldGaussian, priors: Parameters) -> Any:
     """KL(q ‖ p) of every weight; of a prior without closed form, of a Gaussian as wide."""
 

@@ -21,6 +21,7 @@ from ..posteriors import (
     Posterior,
     Record,
 )
+from ..program.compiled import compiled
 from .course import SHORTEST, course_of
 from .measures import few_rows, plain
 from .verdict import Finding, bad
@@ -79,7 +80,7 @@ def pull(point: Point, w: Parameters, x: PyTree, y: Any, weight: np.ndarray, tot
     return float(mean) / max(float(squares), 1e-30)
 
 
-@eqx.filter_jit
+@compiled
 def _gradients(
     point: Point, w: Parameters, x: PyTree, y: jax.Array, weight: jax.Array, total: float
 ) -> tuple[jax.Array, jax.Array]:

@@ -12,6 +12,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from .._util.tree import is_key, tree_bytes
 from ..data import Batch, Data, Stack
 from ..infer.base import Draw, History, Info, Phase, Start
+from ..program.compiled import compiled
 
 MOST_STEPS = 2048  # per chunk: the size of the history buffer
 DRAW_BYTES = 64 * 2**20  # per chunk: the size of the draws buffer
@@ -43,13 +44,13 @@ def capacity(info: Info) -> tuple[int, int]:
     return MOST_STEPS, max(1, min(MOST_STEPS, DRAW_BYTES // max(tree_bytes(info.draw), 1)))
 
 
-@eqx.filter_jit
+@compiled
 def first_state(phase: Phase, start: Start, data: Data | None, key: jax.Array) -> Any:
     """The phase's first state, in types that the loop keeps: weak ones would compile again."""
     return _over_devices(phase, jax.tree.map(_strong, phase.init(start, data, key)))
 
 
-@eqx.filter_jit
+@compiled
 def hand_over(phase: Phase, following: Phase, state: Any, data: Data | None, key: jax.Array) -> Any:
     """The next phase's first state, from this one's last."""
     return first_state(following, phase.hand_over(state), data, key)
@@ -76,7 +77,7 @@ def _strong(a: jax.Array) -> jax.Array:
     return a if is_key(a) else jax.lax.convert_element_type(a, jnp.asarray(a).dtype)
 
 
-@eqx.filter_jit
+@compiled
 def _first_info(phase: Phase, state: Any, data: Data | Stack, key: jax.Array) -> Any:
     batch = _batch(phase, data, _index(phase, data, jnp.zeros((), jnp.int32), key), key)
     return phase.step(state, batch, key)[1], phase.report(state, key)
@@ -124,7 +125,7 @@ def _put(buffers: Any, values: Any, at: jax.Array) -> Any:
 
 
 # State and buffers are donated: they are written in place. Everything else comes first.
-@eqx.filter_jit(donate="all-except-first")
+@compiled(donate="all-except-first")
 def run_chunk(fixed: tuple[Any, ...], state: Any, buffers: Buffers) -> Chunk:
     """Steps ``start … stop−1`` of a phase, fewer when it is done.
 

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
@@ -13,6 +12,7 @@ from ..model import Model, Parameters
 from ..networks import Network, as_network
 from ..networks.sparse import same_masks
 from ..posteriors import Posterior
+from ..program.compiled import compiled
 
 
 def make_start(init: Any, model: Model) -> Start:
@@ -53,7 +53,7 @@ def _start_state(state: PyTree, model: Model) -> PyTree:
     return jax.tree.map(one, state, model.network.state)
 
 
-@eqx.filter_jit
+@compiled
 def _means(posterior: Posterior) -> Parameters:
     return posterior.moments()[0]
 

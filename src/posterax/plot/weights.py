@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +16,7 @@ from ..posteriors.base import evaluate_each
 from ..posteriors.laplace import priors_of
 from ..posteriors.scaled import moments_of, named_moments
 from ..priors import Flat, Grid, Prior, is_prior
+from ..program.compiled import compiled
 from .quantities import weight_entry
 from .style import BLUE, DATA, EPISTEMIC, MEAN, TOTAL, Axes, annotate
 
@@ -200,7 +200,7 @@ def _draw_prior(axes: Axes, base: int, at: np.ndarray, prior: Prior, label: str 
     axes.plot(at, heights, color=TOTAL, linestyle="--", linewidth=1.4, label=label, zorder=3)
 
 
-@eqx.filter_jit
+@compiled
 def _log_densities(prior: Prior, at: np.ndarray) -> jax.Array:
     """Of one weight with each of these values, also where a prior ties several to each other."""
     dims = max((np.ndim(leaf) for leaf in jax.tree.leaves(prior)), default=0) or 1

@@ -19,6 +19,7 @@ from .._util.tree import dtype_of, tree_bytes, tree_size
 from ..model import Model, Parameters
 from ..predictive import Particles, Predictive, Targets
 from ..priors import PerWeight
+from ..program.compiled import compiled
 from .record import Record
 
 if TYPE_CHECKING:
@@ -366,12 +367,12 @@ def weighted_mean(w: np.ndarray, values: np.ndarray) -> Estimate:
     return mean, np.sqrt(np.tensordot(np.square(w), np.square(values - mean), axes=1))
 
 
-@eqx.filter_jit
+@compiled
 def _draw_many(posterior: Posterior, ids: PyTree) -> Parameters:
     return jax.lax.map(posterior.parameters, ids)
 
 
-@eqx.filter_jit
+@compiled
 def evaluate_each(function: Callable[..., Any], posterior: Posterior, ids: PyTree) -> Any:
     """``function`` of the parameters with each identity, on a leading axis."""
     return jax.lax.map(lambda i: function(posterior.parameters(i)), ids)

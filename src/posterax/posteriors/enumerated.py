@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, cast
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,6 +18,7 @@ from ..data import bucket
 from ..model import Model, Parameters
 from ..predictive import Particles
 from ..priors import Grid
+from ..program.compiled import compiled
 from .base import Estimate, Posterior, Summary
 from .factors import Gridded
 
@@ -171,7 +171,7 @@ def _draw(log_probs: jax.Array, key: jax.Array, samples: int) -> jax.Array:
     return jax.lax.map(one, u, batch_size=min(BLOCK, samples))
 
 
-@eqx.filter_jit
+@compiled
 def _sum(function: Any, posterior: Posterior, numbers: jax.Array, probs: jax.Array) -> Any:
     """Σ p F(w) over states, a block of them at a time."""
     block = min(BLOCK, len(numbers))

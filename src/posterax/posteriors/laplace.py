@@ -14,6 +14,7 @@ from .._util.tree import named_leaves
 from ..model import Parameters
 from ..priors import Gaussian, is_prior
 from ..priors.base import LOG_2PI
+from ..program.compiled import compiled
 from .base import Posterior
 from .correlated import refuse_large_covariance
 from .symmetric import Symmetric, in_pairs
@@ -210,7 +211,7 @@ def as_weight(matrix: jax.Array, order: Sequence[int], shape: Sequence[int]) -> 
     return matrix.reshape([shape[axis] for axis in order]).transpose(np.argsort(order))
 
 
-@eqx.filter_jit
+@compiled
 def _covariance(posterior: Any) -> jax.Array:
     rows, at = {}, 0
     for name, leaf in named_leaves(posterior.model.bayesian(posterior.mu)).items():

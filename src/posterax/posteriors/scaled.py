@@ -3,7 +3,6 @@
 from math import lgamma
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +15,7 @@ from ..model import Parameters
 from ..networks.parts import Where, select
 from ..priors import Prior, is_prior
 from ..priors.base import LOG_2PI, normal_log_prob
+from ..program.compiled import compiled
 from .base import Posterior
 from .random_weights import forward
 from .symmetric import Signed, Symmetric
@@ -230,4 +230,4 @@ def moments_of(posterior: Posterior) -> tuple[Parameters, Parameters]:
 
 
 # one program in the place of one for each operation of softplus and each shape
-_compiled_moments = eqx.filter_jit(MeanFieldGaussian.moments)
+_compiled_moments = compiled(MeanFieldGaussian.moments)

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from ..data import shuffle
 from ..likelihoods import Likelihood
+from ..program.compiled import compiled
 
 
 class Particles(NamedTuple):
@@ -72,7 +72,7 @@ class SampledOutputs(NamedTuple):
         return jax.nn.log_softmax(log_p / self.temperature.astype(log_p.dtype))
 
 
-@eqx.filter_jit
+@compiled
 def reduce_sampled(
     reduce: Callable[[SampledOutputs, Any], Any],
     source: Any,

@@ -7,7 +7,6 @@ prior: where that is narrow and far away, every network is straight. What bends 
 rounding cannot be told.
 """
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +15,7 @@ from jaxtyping import PyTree
 from ..._util.tree import named_leaves
 from ...model import Model, Parameters
 from ...priors import Gaussian, is_prior
+from ...program.compiled import compiled
 
 PAIRS = 16  # a unit that is cut off at zero is straight between two weights of one sign
 ROUNDINGS = 256  # of the outputs, that a sum over many weights may be off by
@@ -111,7 +111,7 @@ def refuse_bent(model: Model, inputs: PyTree, instead: str) -> None:
     )
 
 
-@eqx.filter_jit
+@compiled
 def _bend(model: Model, x: PyTree, a: Parameters, b: Parameters) -> jax.Array:
     with jax.default_matmul_precision("highest"):
         return bend(model, model.network.state, x, a, b)

@@ -18,7 +18,6 @@ number of weights that the data determine (MacKay 1992).
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
@@ -27,6 +26,7 @@ from ...model import Model, Parameters
 from ...posteriors.laplace import as_matrix
 from ...priors import Gaussian, Prior, is_prior
 from ...priors.base import LOG_2PI
+from ...program.compiled import compiled
 from .curvature import Block, Sums, with_rest
 
 ITERATIONS, CLOSE = 100, 1e-5
@@ -167,7 +167,7 @@ def best_precision(
     return {i: jnp.exp(log_tau[group[i]]) for i in leaves}
 
 
-@eqx.filter_jit
+@compiled
 def solve(
     blocks: tuple[Block, ...],
     model: Model,

@@ -1,0 +1,231 @@
+r"""A convolution, and the gradient of max pooling, by the operations that a CPU is fast at.
+
+Axes lie as XLA's fast convolution has them: images (examples, space …, channels), kernels
+(space …, inputs, outputs). Every way gives the same numbers up to the order of additions; which one
+is taken goes by shapes, as measured (``docs/speed.md``).
+"""
+
+from collections.abc import Sequence
+from itertools import product
+from math import prod
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+FEW = 4  # channels: so few leave XLA's convolution without work
+TAPS = range(8, 129)  # rows of a matrix of patches that is worth its making
+MOST_TAPS = 64  # of a depthwise kernel
+PATCH_BYTES = 16 * 2**20  # of patches at a time
+PART, MOST_PARTS = 8, 16  # examples in a part of a kernel's gradient, and the most parts
+MOST_GROUPS = 16  # convolutions written one after another; more of them are a loop
+
+
+class Window(NamedTuple):
+    """How a kernel goes over images, an entry for each axis of space."""
+
+    strides: Sequence[int]
+    padding: Sequence[tuple[int, int]]
+    lhs_dilation: Sequence[int]
+    rhs_dilation: Sequence[int]
+
+    def output(self, image: Sequence[int], kernel: Sequence[int]) -> list[int]:
+        """The size of the outputs' space."""
+        inside = [max(n - 1, 0) * d + 1 for n, d in zip(image, self.lhs_dilation, strict=True)]
+        across = [(n - 1) * d + 1 for n, d in zip(kernel, self.rhs_dilation, strict=True)]
+        rows = zip(inside, across, self.padding, self.strides, strict=True)
+        return [(n + low + high - k) // stride + 1 for n, k, (low, high), stride in rows]
+
+
+class Options(NamedTuple):
+    """What a product of arrays is asked for besides."""
+
+    precision: Any
+    preferred_element_type: Any
+
+
+def convolve(images: jax.Array, kernel: jax.Array, window: Window, options: Options) -> jax.Array:
+    """XLA's convolution, with the axes as it is fast at; a kernel's gradient in parts.
+
+    Where the channels are the examples of a network and the window is larger than the result (a
+    gradient with respect to a kernel is such a convolution), some examples at a time stay in the
+    processor's cache.
+    """
+    _, *space, channels = images.shape
+    *taps, _, _ = kernel.shape
+    parts = min(MOST_PARTS, channels // PART)
+    wide = prod(window.output(space, taps)) < prod(taps)
+    if not wide or parts < 2 or channels % parts:
+        return _convolve(images, kernel, window, options)
+    split = zip(jnp.split(images, parts, -1), jnp.split(kernel, parts, -2), strict=True)
+    results = [_convolve(*part, window, options) for part in split]
+    return sum(results[1:], results[0])
+
+
+def _convolve(images: jax.Array, kernel: jax.Array, window: Window, options: Options) -> jax.Array:
+    rank = images.ndim
+    last = (0, rank - 1, *range(1, rank - 1))
+    numbers = lax.ConvDimensionNumbers(last, (rank - 1, rank - 2, *range(rank - 2)), last)
+    return lax.conv_general_dilated(
+        images, kernel, *window, dimension_numbers=numbers, **options._asdict()
+    )
+
+
+def by_patches(
+    images: jax.Array, kernel: jax.Array, window: Window, options: Options
+) -> jax.Array | None:
+    """A convolution of images with few channels, as one product with their patches.
+
+    Gives (outputs, examples, space …), or ``None`` where this is not the faster way. Patches are
+    made for some examples at a time.
+    """
+    examples, *space, channels = images.shape
+    *taps, _, outputs = kernel.shape
+    rows, after = prod(taps) * channels, window.output(space, taps)
+    size = rows * prod(after) * images.dtype.itemsize
+    if channels > FEW or rows not in TAPS or size > PATCH_BYTES or prod(after) < prod(taps):
+        return None
+    weights = kernel.reshape(rows, outputs)
+
+    def multiply(part: jax.Array) -> jax.Array:
+        patches = _slices(part, taps, window.rhs_dilation, after, window.strides, window)
+        return _product(weights, patches.reshape(rows, -1), 0, 0, options)
+
+    parts = min(
+        k for k in range(1, examples + 1)
+        if examples % k == 0 and examples // k * size <= PATCH_BYTES
+    )  # fmt: skip
+    if parts == 1:
+        return multiply(images).reshape(outputs, examples, *after)
+    results = lax.map(multiply, images.reshape(parts, -1, *images.shape[1:]))
+    return jnp.swapaxes(results, 0, 1).reshape(outputs, examples, *after)
+
+
+def gradient_by_patches(
+    images: jax.Array, errors: jax.Array, window: Window, options: Options
+) -> jax.Array | None:
+    """The gradient with respect to a kernel for few channels, as one product with patches.
+
+    Here images are (inputs, space …, examples) and errors (space …, examples, outputs). ``None``
+    where this is not the faster way.
+    """
+    inputs, *space, examples = images.shape
+    *size, _, outputs = errors.shape
+    taps = window.output(space, size)
+    rows = prod(taps) * inputs
+    whole = rows * prod(size) * examples * images.dtype.itemsize
+    if inputs > FEW or rows not in TAPS or prod(taps) >= prod(size) or whole > PATCH_BYTES:
+        return None
+    usual = jnp.moveaxis(jnp.moveaxis(images, 0, -1), -2, 0)  # examples first, channels last
+    patches = _slices(usual, taps, window.strides, size, window.rhs_dilation, window)
+    flat = jnp.moveaxis(errors, -1, 0)
+    flat = jnp.moveaxis(flat, -1, 1).reshape(outputs, -1)  # as patches: examples, then space
+    result = _product(patches.reshape(rows, -1), flat, 1, 1, options)
+    return jnp.moveaxis(result.reshape(*taps, inputs, outputs), -2, 0)
+
+
+def in_groups(
+    images: jax.Array, kernel: jax.Array, window: Window, options: Options, groups: int
+) -> jax.Array:
+    """A convolution of each group of channels with kernels of its own."""
+    *taps, inputs, outputs = kernel.shape
+    if inputs == 1 and prod(taps) <= MOST_TAPS:
+        # a depthwise one: nothing is summed but taps
+        size = window.output(images.shape[1:-1], taps)
+        wide = jnp.repeat(images, outputs // groups, -1)
+        met = _cut(wide, taps, window.rhs_dilation, size, window.strides, window)
+        terms = [a * w for a, w in zip(met, kernel.reshape(-1, outputs), strict=True)]
+        return sum(terms[1:], terms[0])
+    return _by_group(images, -1, kernel, window, options, groups)
+
+
+def in_batch_groups(
+    images: jax.Array, kernel: jax.Array, window: Window, options: Options, groups: int
+) -> jax.Array:
+    """A convolution of each group of examples with kernels of its own."""
+    return _by_group(images, 0, kernel, window, options, groups)
+
+
+def _by_group(
+    images: jax.Array, axis: int, kernel: jax.Array, window: Window, options: Options, groups: int
+) -> jax.Array:
+    parts = jnp.split(images, groups, axis), jnp.split(kernel, groups, -1)
+    if groups <= MOST_GROUPS:
+        each = [convolve(a, w, window, options) for a, w in zip(*parts, strict=True)]
+    else:
+        stacked = jnp.stack(parts[0]), jnp.stack(parts[1])
+        each = list(lax.map(lambda part: convolve(*part, window, options), stacked))
+    return jnp.concatenate(each, -1)
+
+
+def pooling_gradient(
+    errors: jax.Array, x: jax.Array, size: Sequence[int], strides: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+) -> jax.Array:  # fmt: skip
+    """Errors added where each window has its largest entry, the first where there are several."""
+    lowest, zero = jnp.asarray(-jnp.inf, x.dtype), jnp.zeros((), errors.dtype)
+    padded = lax.pad(x, lowest, [(low, high, 0) for low, high in padding])
+    taps = list(product(*map(range, size)))
+    best, first = _slice(padded, taps[0], errors.shape, strides), jnp.zeros(errors.shape, jnp.int32)
+    for i, tap in enumerate(taps[1:], 1):
+        value = _slice(padded, tap, errors.shape, strides)
+        first = jnp.where(value > best, i, first)
+        best = jnp.maximum(value, best)
+    if tuple(size) == tuple(strides):
+        total = _spread(errors, first, size)
+        rest = [(0, p - n, 0) for p, n in zip(padded.shape, total.shape, strict=True)]
+        total = lax.pad(total, zero, rest)
+    else:
+        total = jnp.zeros(padded.shape, errors.dtype)
+        for i, tap in enumerate(taps):
+            last = [t + (n - 1) * s for t, n, s in zip(tap, errors.shape, strides, strict=True)]
+            rows = zip(tap, padded.shape, last, strides, strict=True)
+            fill = [(t, p - 1 - end, s - 1) for t, p, end, s in rows]
+            total = total + lax.pad(jnp.where(first == i, errors, zero), zero, fill)
+    return lax.pad(total, zero, [(-low, -high, 0) for low, high in padding])
+
+
+def _spread(errors: jax.Array, first: jax.Array, size: Sequence[int]) -> jax.Array:
+    """Errors at the chosen entries of windows side by side: each entry asks if it is the one."""
+    apart = tuple(range(1, 2 * errors.ndim, 2))
+    inner = [n for pair in zip(errors.shape, size, strict=True) for n in pair]
+    own = sum(
+        lax.broadcasted_iota(jnp.int32, inner, place) * prod(size[axis + 1 :])
+        for axis, place in enumerate(apart)
+    )
+    chosen = own == jnp.expand_dims(first, apart)
+    spread = jnp.where(chosen, jnp.expand_dims(errors, apart), jnp.zeros((), errors.dtype))
+    return spread.reshape([n * k for n, k in zip(errors.shape, size, strict=True)])
+
+
+def _product(a: jax.Array, b: jax.Array, i: int, j: int, options: Options) -> jax.Array:
+    return lax.dot_general(a, b, (((i,), (j,)), ((), ())), **options._asdict())
+
+
+def _slices(
+    images: jax.Array, taps: Sequence[int], steps: Sequence[int], size: Sequence[int],
+    strides: Sequence[int], window: Window,
+) -> jax.Array:  # fmt: skip
+    """For each tap what it meets: (taps, channels, examples, space …)."""
+    met = _cut(images, taps, steps, size, strides, window)
+    # a row is one tap of one channel; made once, not again for each row of the product
+    return lax.optimization_barrier(jnp.stack([jnp.moveaxis(a, -1, 0) for a in met]))
+
+
+def _cut(
+    images: jax.Array, taps: Sequence[int], steps: Sequence[int], size: Sequence[int],
+    strides: Sequence[int], window: Window,
+) -> list[jax.Array]:  # fmt: skip
+    """For each tap what it meets: (examples, space …, channels)."""
+    around = zip(window.padding, window.lhs_dilation, strict=True)
+    fill = [(low, high, d - 1) for (low, high), d in around]
+    padded = lax.pad(images, jnp.zeros((), images.dtype), [(0, 0, 0), *fill, (0, 0, 0)])
+    shape = (images.shape[0], *size, images.shape[-1])
+    starts = product(*(range(0, n * step, step) for n, step in zip(taps, steps, strict=True)))
+    return [_slice(padded, (0, *start, 0), shape, (1, *strides, 1)) for start in starts]
+
+
+def _slice(a: jax.Array, first: Sequence[int], size: Sequence[int], strides: Any) -> jax.Array:
+    last = [f + (n - 1) * s + 1 for f, n, s in zip(first, size, strides, strict=True)]
+    return lax.slice(a, first, last, strides)

@@ -1,0 +1,289 @@
+r"""Convolutions and pooling as a CPU runs them fast.
+
+XLA has a fast convolution for CPUs, and takes it only where the axes lie as (examples, space,
+channels). It moves them there itself, but not inside a loop: there a convolution with its channels
+first runs some twenty times as slow, and a gradient with respect to a kernel some hundred times. A
+fit is a loop. So this pass moves the axes, for every convolution of a program whoever wrote it,
+those of gradients too. What lies between two convolutions (activations, normalisation, sums) is
+done on the axes as they lie; they are moved back where an operation asks for their order.
+
+Max pooling, and the gradient of it, become comparisons of slices: XLA goes through windows entry by
+entry. Nothing but the order of additions changes.
+"""
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from .._util.jax_names import ClosedJaxpr, Jaxpr, JaxprEqn, bind, shaped
+from .convolution import (
+    MOST_TAPS,
+    Options,
+    Window,
+    by_patches,
+    convolve,
+    gradient_by_patches,
+    in_batch_groups,
+    in_groups,
+    pooling_gradient,
+)
+from .walker import LOOPS, equations, walk
+
+Axes = tuple[int, ...]
+
+
+class Laid(NamedTuple):
+    """A value whose axes lie in an order of their own."""
+
+    array: Any
+    axes: Axes  # which axis of the value each axis of the array is
+
+
+def rewrite(program: ClosedJaxpr) -> ClosedJaxpr:
+    """The same program with its convolutions and poolings as a CPU runs them fast."""
+    if not any(eqn.primitive.name in SLOW for eqn in equations(program.jaxpr)):
+        return program
+
+    def run(*arguments: Any) -> list[Any]:
+        given = [_plain(a) for a in arguments]
+        results = walk(program, given, _rule, constant=_plain, enter=_enter)
+        return [_in_order(value) for value in results]
+
+    avals = [shaped(v) for v in program.jaxpr.invars]
+    return jax.make_jaxpr(run)(*avals)
+
+
+# -- the walk
+
+
+def _enter(eqn: JaxprEqn, inputs: list[Laid]) -> bool:
+    return "policy" not in eqn.params  # a checkpoint stays one
+
+
+def _rule(eqn: JaxprEqn, inputs: list[Laid]) -> Sequence[Laid]:
+    name = eqn.primitive.name
+    rule = RULES.get(name)
+    if rule is not None:
+        result = rule(eqn, inputs)
+        if result is not None:
+            return [result]
+    values = [_in_order(value) for value in inputs]
+    if name in LOOPS or "policy" in eqn.params:
+        eqn = eqn.replace(params={k: _inside(v) for k, v in eqn.params.items()})
+    return [_plain(value) for value in bind(eqn, values)]
+
+
+def _inside(param: Any) -> Any:
+    """A parameter of an equation with the programs in it rewritten."""
+    if isinstance(param, ClosedJaxpr):
+        return rewrite(param)
+    if isinstance(param, Jaxpr):
+        return rewrite(ClosedJaxpr(param, ())).jaxpr if not param.constvars else param
+    if isinstance(param, tuple) and any(isinstance(p, ClosedJaxpr) for p in param):
+        return tuple(_inside(p) for p in param)
+    return param
+
+
+def _plain(value: Any) -> Laid:
+    return Laid(value, tuple(range(jnp.ndim(value))))
+
+
+def _moved(value: Laid, axes: Sequence[int]) -> Any:
+    """The array of a value with its axes in another order."""
+    if tuple(axes) == value.axes:
+        return value.array
+    return lax.transpose(value.array, [value.axes.index(axis) for axis in axes])
+
+
+def _in_order(value: Laid) -> Any:
+    return _moved(value, sorted(value.axes))
+
+
+def _kept(axes: Axes, gone: Sequence[int]) -> Axes:
+    """Axes as they are counted when some are gone."""
+    return tuple(axis - sum(g < axis for g in gone) for axis in axes if axis not in gone)
+
+
+# -- rules, each for one kind of operation
+
+
+def _elementwise(eqn: JaxprEqn, inputs: list[Laid]) -> Laid | None:
+    rank = max(len(value.axes) for value in inputs)
+    full = [value for value in inputs if len(value.axes) == rank]
+    axes = next((v.axes for v in full if v.axes != tuple(sorted(v.axes))), full[0].axes)
+    arrays = [_moved(v, axes) if len(v.axes) == rank else v.array for v in inputs]
+    return Laid(bind(eqn, arrays)[0], axes)
+
+
+def _transpose(eqn: JaxprEqn, inputs: list[Laid]) -> Laid | None:
+    (value,), order = inputs, eqn.params["permutation"]
+    return Laid(value.array, tuple(order.index(axis) for axis in value.axes))
+
+
+def _reduction(eqn: JaxprEqn, inputs: list[Laid]) -> Laid | None:
+    (value,), gone = inputs, eqn.params["axes"]
+    places = tuple(sorted(value.axes.index(axis) for axis in gone))
+    array = eqn.primitive.bind(value.array, **(eqn.params | {"axes": places}))
+    return Laid(array, _kept(value.axes, gone))
+
+
+def _squeeze(eqn: JaxprEqn, inputs: list[Laid]) -> Laid | None:
+    (value,), gone = inputs, eqn.params["dimensions"]
+    places = [value.axes.index(axis) for axis in gone]
+    return Laid(lax.squeeze(value.array, places), _kept(value.axes, gone))
+
+
+def _broadcast(eqn: JaxprEqn, inputs: list[Laid]) -> Laid | None:
+    value, *more = inputs
+    if more or value.axes == tuple(sorted(value.axes)):
+        return None
+    places, shape = eqn.params["broadcast_dimensions"], eqn.params["shape"]
+    # new axes come first, those that were there keep their order
+    new = [axis for axis in range(len(shape)) if axis not in places]
+    axes = (*new, *(places[axis] for axis in value.axes))
+    array = lax.broadcast_in_dim(
+        value.array, [shape[axis] for axis in axes], range(len(new), len(axes))
+    )
+    return Laid(array, axes)
+
+
+def _reshape(eqn: JaxprEqn, inputs: list[Laid]) -> Laid | None:
+    (value,) = inputs
+    if value.axes == tuple(sorted(value.axes)):
+        return None
+    before, after = shaped(eqn.invars[0]).shape, shaped(eqn.outvars[0]).shape
+    if eqn.params["dimensions"] is not None:
+        return None
+    axes: list[int] = []
+    groups = _factors(before, after)
+    owner = {axis: i for i, (old, _) in enumerate(groups) for axis in old}
+    done: set[int] = set()
+    order = [owner[axis] for axis in value.axes]
+    for i in dict.fromkeys(order):
+        old, new = groups[i]
+        at = order.index(i)
+        if value.axes[at : at + len(old)] != tuple(old):
+            return None  # what becomes one axis does not lie together
+        axes += new
+        done.add(i)
+    # groups of axes of length 1 that come from nothing
+    axes = [axis for i, (_, new) in enumerate(groups) if i not in done for axis in new] + axes
+    return Laid(lax.reshape(value.array, [after[axis] for axis in axes]), tuple(axes))
+
+
+def _factors(before: Sequence[int], after: Sequence[int]) -> list[tuple[list[int], list[int]]]:
+    """Which axes become which in a reshape: the smallest groups of equal size."""
+    groups: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(before) or j < len(after):
+        old, new = [], []
+        if i < len(before) and (before[i] != 1 or j >= len(after) or after[j] == 1):
+            old.append(i)
+            i += 1
+        if j < len(after) and (after[j] != 1 or (old and before[old[0]] == 1)):
+            if old or after[j] != 1:
+                new.append(j)
+                j += 1
+        elif not old and j < len(after):
+            new.append(j)
+            j += 1
+        size = lambda shape, axes: prod(shape[a] for a in axes)  # noqa: E731
+        while size(before, old) != size(after, new):
+            if size(before, old) < size(after, new):
+                old.append(i)
+                i += 1
+            else:
+                new.append(j)
+                j += 1
+        groups.append((old, new))
+    return groups
+
+
+def _by_axis(*names: str) -> Callable[[JaxprEqn, list[Laid]], Laid | None]:
+    """The rule of an operation with parameters that have an entry for every axis."""
+
+    def rule(eqn: JaxprEqn, inputs: list[Laid]) -> Laid | None:
+        first, *rest = inputs
+        rank = len(first.axes)
+        arrays = [_moved(v, first.axes) if len(v.axes) == rank else v.array for v in rest]
+        params = {
+            name: tuple(eqn.params[name][axis] for axis in first.axes)
+            for name in names
+            if eqn.params[name] is not None
+        }
+        return Laid(eqn.primitive.bind(first.array, *arrays, **(eqn.params | params)), first.axes)
+
+    return rule
+
+
+def _concatenate(eqn: JaxprEqn, inputs: list[Laid]) -> Laid | None:
+    axes = next((v.axes for v in inputs if v.axes != tuple(sorted(v.axes))), inputs[0].axes)
+    arrays = [_moved(v, axes) for v in inputs]
+    return Laid(lax.concatenate(arrays, axes.index(eqn.params["dimension"])), axes)
+
+
+def _convolution(eqn: JaxprEqn, inputs: list[Laid]) -> Laid | None:
+    (lhs, rhs), params = inputs, eqn.params
+    if not jnp.issubdtype(lhs.array.dtype, jnp.floating):
+        return None
+    numbers = params["dimension_numbers"]
+    first, second, *space = numbers.out_spec
+    images = _moved(lhs, (numbers.lhs_spec[0], *numbers.lhs_spec[2:], numbers.lhs_spec[1]))
+    kernel = _moved(rhs, (*numbers.rhs_spec[2:], numbers.rhs_spec[1], numbers.rhs_spec[0]))
+    window = Window(*(params[name] for name in WINDOW_OF_CONVOLUTION))
+    options = Options(params["precision"], params["preferred_element_type"])
+    usual = (first, *space, second)
+    for name, way in (("feature", in_groups), ("batch", in_batch_groups)):
+        groups = params[f"{name}_group_count"]
+        if groups > 1:
+            return Laid(way(images, kernel, window, options, groups), usual)
+    patched = by_patches(images, kernel, window, options)
+    if patched is not None:
+        return Laid(patched, (second, first, *space))
+    result = gradient_by_patches(images, kernel, window, options)
+    if result is None:
+        result = convolve(images, kernel, window, options)
+    return Laid(result, usual)
+
+
+def _pooling_gradient(eqn: JaxprEqn, inputs: list[Laid]) -> Laid | None:
+    (errors, x), params = inputs, eqn.params
+    size = params["window_dimensions"]
+    if params["select_prim"].name != "ge" or prod(size) > MOST_TAPS:
+        return None
+    by_axis = ([params[name][axis] for axis in x.axes] for name in WINDOW[:3])
+    return Laid(pooling_gradient(_moved(errors, x.axes), x.array, *by_axis), x.axes)
+
+
+ELEMENTWISE = (
+    *("add", "sub", "mul", "div", "rem", "pow", "max", "min", "atan2", "nextafter", "add_any"),
+    *("neg", "sign", "abs", "floor", "ceil", "round", "exp", "exp2", "log", "expm1", "log1p"),
+    *("tanh", "logistic", "sin", "cos", "tan", "sqrt", "rsqrt", "cbrt", "square", "integer_pow"),
+    *("erf", "erfc", "erf_inv", "is_finite", "not", "and", "or", "xor", "eq", "ne", "lt", "le"),
+    *("gt", "ge", "select_n", "clamp", "convert_element_type", "copy", "stop_gradient"),
+    *("reduce_precision", "lgamma", "digamma", "sinh", "cosh", "asinh", "acosh", "atan", "atanh"),
+)
+WINDOW = ("window_dimensions", "window_strides", "padding", "base_dilation", "window_dilation")
+WINDOW_OF_CONVOLUTION = ("window_strides", "padding", "lhs_dilation", "rhs_dilation")
+RULES: dict[str, Callable[[JaxprEqn, list[Laid]], Laid | None]] = {
+    **dict.fromkeys(ELEMENTWISE, _elementwise),
+    **dict.fromkeys(("reduce_sum", "reduce_max", "reduce_min", "reduce_prod"), _reduction),
+    **dict.fromkeys(("reduce_and", "reduce_or"), _reduction),
+    "transpose": _transpose,
+    "squeeze": _squeeze,
+    "broadcast_in_dim": _broadcast,
+    "reshape": _reshape,
+    "slice": _by_axis("start_indices", "limit_indices", "strides"),
+    "pad": _by_axis("padding_config"),
+    "reduce_window_sum": _by_axis(*WINDOW),
+    "reduce_window_max": _by_axis(*WINDOW),
+    "reduce_window_min": _by_axis(*WINDOW),
+    "concatenate": _concatenate,
+    "conv_general_dilated": _convolution,
+    "select_and_scatter_add": _pooling_gradient,
+}
+SLOW = ("conv_general_dilated", "select_and_scatter_add")
