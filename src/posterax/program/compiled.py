@@ -33,7 +33,8 @@ class Compiled:
 
     def programs(self) -> int:
         """How many programs there are of it."""
-        return sum(each._cached._cache_size() for each in (self._plain, self._fast))
+        both: tuple[Any, ...] = (self._plain, self._fast)
+        return sum(each._cached._cache_size() for each in both)
 
     def _chosen(self, *arguments: Any) -> Any:
         inside = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(arguments))

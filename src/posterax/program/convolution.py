@@ -134,7 +134,7 @@ def in_groups(
         # a depthwise one: nothing is summed but taps
         size = window.output(images.shape[1:-1], taps)
         wide = jnp.repeat(images, outputs // groups, -1)
-        met = _cut(wide, taps, window.rhs_dilation, size, window.strides, window)
+        met = _cut(wide, 1, taps, window.rhs_dilation, size, window.strides, window)
         terms = [a * w for a, w in zip(met, kernel.reshape(-1, outputs), strict=True)]
         return sum(terms[1:], terms[0])
     return _by_group(images, -1, kernel, window, options, groups)
@@ -155,48 +155,35 @@ def _by_group(
         each = [convolve(a, w, window, options) for a, w in zip(*parts, strict=True)]
     else:
         stacked = jnp.stack(parts[0]), jnp.stack(parts[1])
-        each = list(lax.map(lambda part: convolve(*part, window, options), stacked))
+        each = list(lax.map(lambda part: convolve(part[0], part[1], window, options), stacked))
     return jnp.concatenate(each, -1)
 
 
-def pooling_gradient(
-    errors: jax.Array, x: jax.Array, size: Sequence[int], strides: Sequence[int],
-    padding: Sequence[tuple[int, int]],
-) -> jax.Array:  # fmt: skip
-    """Errors added where each window has its largest entry, the first where there are several."""
-    lowest, zero = jnp.asarray(-jnp.inf, x.dtype), jnp.zeros((), errors.dtype)
-    padded = lax.pad(x, lowest, [(low, high, 0) for low, high in padding])
-    taps = list(product(*map(range, size)))
-    best, first = _slice(padded, taps[0], errors.shape, strides), jnp.zeros(errors.shape, jnp.int32)
-    for i, tap in enumerate(taps[1:], 1):
-        value = _slice(padded, tap, errors.shape, strides)
-        first = jnp.where(value > best, i, first)
-        best = jnp.maximum(value, best)
-    if tuple(size) == tuple(strides):
-        total = _spread(errors, first, size)
-        rest = [(0, p - n, 0) for p, n in zip(padded.shape, total.shape, strict=True)]
-        total = lax.pad(total, zero, rest)
-    else:
-        total = jnp.zeros(padded.shape, errors.dtype)
-        for i, tap in enumerate(taps):
-            last = [t + (n - 1) * s for t, n, s in zip(tap, errors.shape, strides, strict=True)]
-            rows = zip(tap, padded.shape, last, strides, strict=True)
-            fill = [(t, p - 1 - end, s - 1) for t, p, end, s in rows]
-            total = total + lax.pad(jnp.where(first == i, errors, zero), zero, fill)
-    return lax.pad(total, zero, [(-low, -high, 0) for low, high in padding])
+def pooling_gradient(errors: jax.Array, x: jax.Array, size: Sequence[int]) -> jax.Array:
+    """Errors put where each window has its largest entry, the first where there are several.
 
-
-def _spread(errors: jax.Array, first: jax.Array, size: Sequence[int]) -> jax.Array:
-    """Errors at the chosen entries of windows side by side: each entry asks if it is the one."""
-    apart = tuple(range(1, 2 * errors.ndim, 2))
+    For windows side by side. An entry asks for its own place among those of its window, so that x
+    is read once: XLA would make all of it again for every slice.
+    """
+    covered = lax.slice(x, [0] * x.ndim, [n * k for n, k in zip(errors.shape, size, strict=True)])
+    apart = tuple(range(1, 2 * x.ndim, 2))
     inner = [n for pair in zip(errors.shape, size, strict=True) for n in pair]
-    own = sum(
-        lax.broadcasted_iota(jnp.int32, inner, place) * prod(size[axis + 1 :])
-        for axis, place in enumerate(apart)
-    )
-    chosen = own == jnp.expand_dims(first, apart)
-    spread = jnp.where(chosen, jnp.expand_dims(errors, apart), jnp.zeros((), errors.dtype))
-    return spread.reshape([n * k for n, k in zip(errors.shape, size, strict=True)])
+
+    def up(a: jax.Array) -> jax.Array:
+        return lax.broadcast_in_dim(a, inner, range(0, 2 * x.ndim, 2)).reshape(covered.shape)
+
+    def reduce(a: jax.Array, start: Any, operation: Any) -> jax.Array:
+        return lax.reduce_window(a, start, operation, size, size, "VALID")
+
+    places = [lax.broadcasted_iota(x.dtype, inner, place) for place in apart]
+    own = sum(place * prod(size[axis + 1 :]) for axis, place in enumerate(places))
+    own = jnp.asarray(own, x.dtype).reshape(covered.shape)
+    largest = covered == up(reduce(x, -jnp.inf, lax.max))
+    first = reduce(jnp.where(largest, own, jnp.inf), jnp.inf, lax.min)
+    zero = jnp.zeros((), errors.dtype)
+    total = jnp.where(own == up(first), up(errors), zero)
+    rest = [(0, n - k, 0) for n, k in zip(x.shape, covered.shape, strict=True)]
+    return lax.pad(total, zero, rest)
 
 
 def _product(a: jax.Array, b: jax.Array, i: int, j: int, options: Options) -> jax.Array:
@@ -208,24 +195,27 @@ def _slices(
     strides: Sequence[int], window: Window,
 ) -> jax.Array:  # fmt: skip
     """For each tap what it meets: (taps, channels, examples, space …)."""
-    met = _cut(images, taps, steps, size, strides, window)
-    # a row is one tap of one channel; made once, not again for each row of the product
-    return lax.optimization_barrier(jnp.stack([jnp.moveaxis(a, -1, 0) for a in met]))
+    return jnp.stack(_cut(jnp.moveaxis(images, -1, 0), 2, taps, steps, size, strides, window))
 
 
 def _cut(
-    images: jax.Array, taps: Sequence[int], steps: Sequence[int], size: Sequence[int],
+    images: jax.Array, place: int, taps: Sequence[int], steps: Sequence[int], size: Sequence[int],
     strides: Sequence[int], window: Window,
 ) -> list[jax.Array]:  # fmt: skip
-    """For each tap what it meets: (examples, space …, channels)."""
+    """For each tap what it meets, of images whose space begins at some place among the axes."""
+    end = place + len(taps)
     around = zip(window.padding, window.lhs_dilation, strict=True)
     fill = [(low, high, d - 1) for (low, high), d in around]
-    padded = lax.pad(images, jnp.zeros((), images.dtype), [(0, 0, 0), *fill, (0, 0, 0)])
-    shape = (images.shape[0], *size, images.shape[-1])
+
+    def among(inside: Sequence[Any], outside: Sequence[Any]) -> list[Any]:
+        return [*outside[:place], *inside, *outside[end:]]
+
+    padded = lax.pad(images, jnp.zeros((), images.dtype), among(fill, [(0, 0, 0)] * images.ndim))
+    shape, by = among(size, images.shape), among(strides, [1] * images.ndim)
     starts = product(*(range(0, n * step, step) for n, step in zip(taps, steps, strict=True)))
-    return [_slice(padded, (0, *start, 0), shape, (1, *strides, 1)) for start in starts]
-
-
-def _slice(a: jax.Array, first: Sequence[int], size: Sequence[int], strides: Any) -> jax.Array:
-    last = [f + (n - 1) * s + 1 for f, n, s in zip(first, size, strides, strict=True)]
-    return lax.slice(a, first, last, strides)
+    cut = []
+    for start in starts:
+        first = among(start, [0] * images.ndim)
+        last = [f + (n - 1) * s + 1 for f, n, s in zip(first, shape, by, strict=True)]
+        cut.append(lax.slice(padded, first, last, by))
+    return cut

@@ -21,7 +21,6 @@ from jax import lax
 
 from .._util.jax_names import ClosedJaxpr, Jaxpr, JaxprEqn, bind, shaped
 from .convolution import (
-    MOST_TAPS,
     Options,
     Window,
     by_patches,
@@ -153,52 +152,31 @@ def _broadcast(eqn: JaxprEqn, inputs: list[Laid]) -> Laid | None:
 
 def _reshape(eqn: JaxprEqn, inputs: list[Laid]) -> Laid | None:
     (value,) = inputs
-    if value.axes == tuple(sorted(value.axes)):
+    if value.axes == tuple(sorted(value.axes)) or eqn.params["dimensions"] is not None:
         return None
     before, after = shaped(eqn.invars[0]).shape, shaped(eqn.outvars[0]).shape
-    if eqn.params["dimensions"] is not None:
+    if 0 in before:
         return None
-    axes: list[int] = []
-    groups = _factors(before, after)
-    owner = {axis: i for i, (old, _) in enumerate(groups) for axis in old}
-    done: set[int] = set()
-    order = [owner[axis] for axis in value.axes]
-    for i in dict.fromkeys(order):
-        old, new = groups[i]
-        at = order.index(i)
-        if value.axes[at : at + len(old)] != tuple(old):
+    # axes of length 1 may come and go anywhere; those that come are put first
+    lying = [axis for axis in value.axes if before[axis] > 1]
+    axes = [axis for axis, size in enumerate(after) if size == 1]
+    groups = {old[0]: (old, new) for old, new in _factors(before, after)}
+    while lying:
+        old, new = groups.get(lying[0], ([], []))
+        if not old or lying[: len(old)] != old:
             return None  # what becomes one axis does not lie together
-        axes += new
-        done.add(i)
-    # groups of axes of length 1 that come from nothing
-    axes = [axis for i, (_, new) in enumerate(groups) if i not in done for axis in new] + axes
+        lying, axes = lying[len(old) :], axes + new
     return Laid(lax.reshape(value.array, [after[axis] for axis in axes]), tuple(axes))
 
 
 def _factors(before: Sequence[int], after: Sequence[int]) -> list[tuple[list[int], list[int]]]:
-    """Which axes become which in a reshape: the smallest groups of equal size."""
-    groups: list[tuple[list[int], list[int]]] = []
-    i = j = 0
-    while i < len(before) or j < len(after):
-        old, new = [], []
-        if i < len(before) and (before[i] != 1 or j >= len(after) or after[j] == 1):
-            old.append(i)
-            i += 1
-        if j < len(after) and (after[j] != 1 or (old and before[old[0]] == 1)):
-            if old or after[j] != 1:
-                new.append(j)
-                j += 1
-        elif not old and j < len(after):
-            new.append(j)
-            j += 1
-        size = lambda shape, axes: prod(shape[a] for a in axes)  # noqa: E731
-        while size(before, old) != size(after, new):
-            if size(before, old) < size(after, new):
-                old.append(i)
-                i += 1
-            else:
-                new.append(j)
-                j += 1
+    """Which axes become which in a reshape: the smallest groups of equal size, longer than 1."""
+    left, right = ([a for a, n in enumerate(shape) if n > 1] for shape in (before, after))
+    groups = []
+    while left:
+        old, new = [left.pop(0)], [right.pop(0)]
+        while (a := prod(before[i] for i in old)) != (b := prod(after[i] for i in new)):
+            (old if a < b else new).append((left if a < b else right).pop(0))
         groups.append((old, new))
     return groups
 
@@ -252,11 +230,11 @@ def _convolution(eqn: JaxprEqn, inputs: list[Laid]) -> Laid | None:
 
 def _pooling_gradient(eqn: JaxprEqn, inputs: list[Laid]) -> Laid | None:
     (errors, x), params = inputs, eqn.params
-    size = params["window_dimensions"]
-    if params["select_prim"].name != "ge" or prod(size) > MOST_TAPS:
-        return None
-    by_axis = ([params[name][axis] for axis in x.axes] for name in WINDOW[:3])
-    return Laid(pooling_gradient(_moved(errors, x.axes), x.array, *by_axis), x.axes)
+    size, strides, padding = (params[name] for name in WINDOW[:3])
+    if params["select_prim"].name != "ge" or size != strides or any(map(any, padding)):
+        return _by_axis(*WINDOW[:3])(eqn, inputs)
+    own = [size[axis] for axis in x.axes]
+    return Laid(pooling_gradient(_moved(errors, x.axes), x.array, own), x.axes)
 
 
 ELEMENTWISE = (
