@@ -19,20 +19,38 @@ NETWORKS = {
     "1-100-100-1": (1, (100, 100), 1),
     "784-400-400-10": (784, (400, 400), 10),
     "784-1200-1200-10": (784, (1200, 1200), 10),
-    "LeNet-5": (784, (), 10),
+}
+# of the others the shape of an example, and the size of a batch
+WIDTH, LENGTH, FEATURES, HIDDEN = 128, 50, 16, 64
+OTHERS = {
+    "LeNet-5": ((28, 28), 128),
+    "ResNet-20": ((3, 32, 32), 64),
+    "transformer": ((LENGTH, FEATURES), 64),
+    "LSTM": ((LENGTH, FEATURES), 64),
 }
 
 
-def data(network: str, rows: int = EXAMPLES) -> tuple[np.ndarray, np.ndarray]:
+def outputs(network: str) -> int:
+    """How many outputs a network has; one means regression."""
+    return NETWORKS[network][2] if network in NETWORKS else 10
+
+
+def batch_size(network: str) -> int:
+    """Rows of a minibatch."""
+    return OTHERS[network][1] if network in OTHERS else BATCH
+
+
+def data(network: str, rows: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Inputs and targets of the right shape: their values do not matter for time."""
     rng = np.random.default_rng(0)
-    inputs, _, outputs = NETWORKS[network]
-    x = rng.random((rows, inputs), dtype=np.float32)
-    if outputs == 1:
+    if network in OTHERS:
+        rows = rows or EXAMPLES // 4
+        return rng.random((rows, *OTHERS[network][0]), dtype=np.float32), rng.integers(0, 10, rows)
+    rows = rows or EXAMPLES
+    x = rng.random((rows, NETWORKS[network][0]), dtype=np.float32)
+    if outputs(network) == 1:
         return x, np.sin(4 * x).astype(np.float32)
-    if network == "LeNet-5":
-        x = x.reshape(rows, 28, 28)
-    return x, rng.integers(0, outputs, rows)
+    return x, rng.integers(0, outputs(network), rows)
 
 
 def serve(make: Callable[[str, str], Callable[[int], Any]]) -> None:

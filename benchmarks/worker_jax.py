@@ -27,29 +27,38 @@ PRIORS = {
 
 
 def network(name):
-    if name == "LeNet-5":
-        return px.networks.LeNet5(key=0)
-    inputs, hidden, outputs = problem.NETWORKS[name]
-    return px.networks.MLP(inputs, outputs, hidden, key=0)
+    if name in problem.NETWORKS:
+        inputs, hidden, outputs = problem.NETWORKS[name]
+        return px.networks.MLP(inputs, outputs, hidden, key=0)
+    features, width, length = problem.FEATURES, problem.WIDTH, problem.LENGTH
+    return {
+        "LeNet-5": lambda: px.networks.LeNet5(key=0),
+        "ResNet-20": lambda: px.networks.ResNet(20, key=0),
+        "transformer": lambda: px.networks.Transformer(
+            features, 10, width=width, heads=4, layers=3, length=length, key=0
+        ),
+        "LSTM": lambda: px.networks.Recurrent(features, 10, problem.HIDDEN, key=0),
+    }[name]()
 
 
-def deterministic_step(name):
+def deterministic_step(name, block_length=32):
     """Adam on the mean loss in a compiled loop: what a plain network costs."""
     x, y = (jnp.asarray(a) for a in problem.data(name))
     params, static = eqx.partition(network(name), eqx.is_inexact_array)
     optimizer = optax.adam(1e-3)
-    batches = len(y) // problem.BATCH
+    size = problem.batch_size(name)
+    batches = len(y) // size
 
     def loss(params, x, y):
         module = eqx.combine(params, static)
-        out = jax.vmap(module)(x) if name == "LeNet-5" else module(x)
+        out = jax.vmap(module)(x) if name in problem.OTHERS else module(x)
         if out.shape[-1] == 1:
             return jnp.mean((out - y) ** 2)
         return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(out, y))
 
     def step(carry, i):
         params, state, order = carry
-        index = jax.lax.dynamic_slice_in_dim(order, i % batches * problem.BATCH, problem.BATCH)
+        index = jax.lax.dynamic_slice_in_dim(order, i % batches * size, size)
         grads = jax.grad(loss)(params, x[index], y[index])
         updates, state = optimizer.update(grads, state, params)
         return (optax.apply_updates(params, updates), state, order), None
@@ -58,19 +67,21 @@ def deterministic_step(name):
     carry = (params, optimizer.init(params), order)
 
     def block(carry, start):
-        return jax.lax.scan(step, carry, start + jnp.arange(32))[0]
+        if block_length == 1:
+            return step(carry, start)[0]
+        return jax.lax.scan(step, carry, start + jnp.arange(block_length))[0]
 
-    return _repeat(block, carry)
+    return _repeat(block, carry, block_length)
 
 
-def _repeat(block, carry):
-    """Run a compiled block of 32 steps as often as needed."""
+def _repeat(block, carry, length=32):
+    """Run a compiled block of steps as often as needed."""
     compiled = jax.jit(block, donate_argnums=0)
     box = [jax.tree.map(lambda a: jnp.array(a, copy=True), carry)]
 
     def run(times):
-        for i in range(-(-times // 32)):
-            box[0] = compiled(box[0], 32 * i)
+        for i in range(-(-times // length)):
+            box[0] = compiled(box[0], length * i)
         jax.block_until_ready(box[0])
 
     run.compiled = lambda: compiled.lower(box[0], 0).compile()
@@ -79,12 +90,14 @@ def _repeat(block, carry):
 
 def bayes_step(name, prior, where=None, method=px.BayesByBackprop, **options):
     """One step of ``px.fit``, by default with Bayes by Backprop, as fit runs it."""
-    outputs = problem.NETWORKS[name][2]
-    likelihood = px.likelihoods.Gaussian(0.1) if outputs == 1 else px.likelihoods.Categorical()
+    likelihood = (
+        px.likelihoods.Gaussian(0.1) if problem.outputs(name) == 1 else px.likelihoods.Categorical()
+    )
     model = px.Model(network(name), PRIORS[prior], likelihood, where=where)
     method = method(**options)
-    ready = prepare(model, problem.data(name), method, Asked(None, 1_000_000, problem.BATCH))
-    (phase,) = method.phases(ready.model, ready.plan)
+    asked = Asked(None, 1_000_000, problem.batch_size(name))
+    ready = prepare(model, problem.data(name), method, asked)
+    phase = method.phases(ready.model, ready.plan)[0]
     key = jax.random.key(0)
     state = loop.first_state(phase, make_start(None, ready.model), ready.data, key)
     state = jax.tree.map(lambda a: jnp.array(a, copy=True), state)
@@ -92,7 +105,6 @@ def bayes_step(name, prior, where=None, method=px.BayesByBackprop, **options):
     box = [state, buffers, 0]
 
     def run(times):
-        times = -(-times // 32) * 32
         while times > 0:
             n = min(times, 2048)
             start, stop = (jnp.asarray(box[2] + i, jnp.int32) for i in (0, n))
@@ -140,7 +152,7 @@ def deterministic_predict(name):
 def gather(name):
     """The minibatches of a fit alone: shuffled indices, rows gathered."""
     model = px.Model(network(name), PRIORS["gaussian"], px.likelihoods.Categorical())
-    if problem.NETWORKS[name][2] == 1:
+    if problem.outputs(name) == 1:
         model = px.Model(network(name), PRIORS["gaussian"], px.likelihoods.Gaussian(0.1))
     ready = prepare(
         model, problem.data(name), px.BayesByBackprop(), Asked(None, 1_000_000, problem.BATCH)
@@ -177,12 +189,16 @@ def memory(make, name):
 
 TASKS = {
     "deterministic": deterministic_step,
-    "bayes gaussian": lambda n: bayes_step(n, "gaussian"),
-    "bayes mixture": lambda n: bayes_step(n, "mixture"),
+    "deterministic by steps": lambda n: deterministic_step(n, 1),
+    "bayes gaussian": lambda n: bayes_step(n, "gaussian", estimator="weight"),
+    "bayes mixture": lambda n: bayes_step(n, "mixture", estimator="weight"),
     "bayes local": lambda n: bayes_step(n, "gaussian", estimator="local"),
     "bayes flipout": lambda n: bayes_step(n, "gaussian", estimator="flipout"),
     "ivon": lambda n: bayes_step(n, "gaussian", method=px.IVON),
     "bayes last layer": lambda n: bayes_step(n, "gaussian", where="head.*"),
+    "map": lambda n: bayes_step(n, "gaussian", method=px.MAP),
+    "dropout": lambda n: bayes_step(n, "gaussian", method=px.MCDropout),
+    "swag": lambda n: bayes_step(n, "gaussian", method=px.SWAG),
     "minibatch": gather,
     "predict": bayes_predict,
     "deterministic predict": deterministic_predict,

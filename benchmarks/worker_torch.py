@@ -8,10 +8,10 @@ import sys
 import torch
 from torch import nn
 
-from benchmarks import problem
+from benchmarks import networks_torch, problem
 
 DEVICE = os.environ.get("BENCH_DEVICE", "cpu")
-PEER = os.environ.get("BENCH_PEER", "plain")
+PEER = os.environ.get("BENCH_PEER", "PyTorch")
 torch.set_num_threads(problem.THREADS)
 
 
@@ -34,31 +34,20 @@ class Plain(nn.Module):
         return self.layers[-1](x)
 
 
-class WithKl(nn.Module):
-    """A network whose layers return (output, KL), as bayesian-torch's do."""
-
-    def __init__(self, make, name):
-        super().__init__()
-        self.layers = layers(make, name)
-
-    def forward(self, x):
-        total = 0.0
-        for i, layer in enumerate(self.layers):
-            x, kl = layer(x)
-            total = total + kl
-            x = torch.relu(x) if i < len(self.layers) - 1 else x
-        return x, total
-
-
 def build(name):
     """The peer's network, and its KL as a function of the network."""
-    if PEER == "plain":
-        return Plain(nn.Linear, name), None
+    if PEER == "PyTorch":
+        return networks_torch.make(name), None
     if PEER.startswith("bayesian-torch"):
-        from bayesian_torch.layers import LinearFlipout, LinearReparameterization
+        from bayesian_torch.models.dnn_to_bnn import dnn_to_bnn, get_kl_loss
 
-        make = LinearFlipout if PEER.endswith("flipout") else LinearReparameterization
-        return WithKl(make, name), "returned"
+        net = networks_torch.make(name)
+        kind = "Flipout" if PEER.endswith("flipout") else "Reparameterization"
+        settings = {"prior_mu": 0.0, "prior_sigma": 1.0, "posterior_mu_init": 0.0,
+                    "posterior_rho_init": -3.0, "type": kind, "moped_enable": False,
+                    "moped_delta": 0.5}  # fmt: skip
+        dnn_to_bnn(net, settings)
+        return net, get_kl_loss
     if PEER == "torchbnn":
         import torchbnn as bnn
 
@@ -80,17 +69,18 @@ def build(name):
 
 
 def criterion(name):
-    return nn.MSELoss() if problem.NETWORKS[name][2] == 1 else nn.CrossEntropyLoss()
+    return nn.MSELoss() if problem.outputs(name) == 1 else nn.CrossEntropyLoss()
 
 
 def batches(name):
     x, y = problem.data(name)
+    x = x[:, None] if name == "LeNet-5" else x
     x, y = torch.as_tensor(x).to(DEVICE), torch.as_tensor(y).to(DEVICE)
-    order = torch.randperm(len(y), device=DEVICE)
-    count = len(y) // problem.BATCH
+    order, size = torch.randperm(len(y), device=DEVICE), problem.batch_size(name)
+    count = len(y) // size
 
     def batch(i):
-        index = order[i % count * problem.BATCH :][: problem.BATCH]
+        index = order[i % count * size :][:size]
         return x[index], y[index]
 
     return batch
@@ -108,12 +98,8 @@ def step(name):
         for i in range(times):
             x, y = batch(i)
             optimizer.zero_grad()
-            out = net(x)
-            if kl == "returned":
-                loss = loss_of(out[0], y) + out[1] / problem.EXAMPLES
-            else:
-                loss = loss_of(out, y)
-                loss = loss if kl is None else loss + kl(net) / problem.EXAMPLES
+            loss = loss_of(net(x), y)
+            loss = loss if kl is None else loss + kl(net) / problem.EXAMPLES
             loss.backward()
             optimizer.step()
         if DEVICE != "cpu":
@@ -135,7 +121,7 @@ def pyro_parts(name):
         for key, value in list(module.named_parameters(recurse=False)):
             prior = dist.Normal(torch.zeros_like(value), 1.0).to_event(value.dim())
             setattr(module, key, pyro.nn.PyroSample(prior))
-    outputs = problem.NETWORKS[name][2]
+    outputs = problem.outputs(name)
 
     def model(x, y=None):
         out = net(x)
@@ -178,9 +164,8 @@ def predict(name):
             trace = poutine.trace(guide).get_trace(x)
             return poutine.replay(model, trace)(x)
     else:
-        net, kl = build(name)
-        net.to(DEVICE)
-        forward = (lambda: net(x)[0]) if kl == "returned" else (lambda: net(x))
+        net = build(name)[0].to(DEVICE)
+        forward = lambda: net(x)  # noqa: E731
 
     def run(times):
         with torch.no_grad():

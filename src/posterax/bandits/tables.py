@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from .._util.program_cache import user_cache
 from .._util.writing import written
 from ..tables.standardise import standardiser
 
@@ -28,7 +29,7 @@ def folders() -> list[Path]:
         'posterax'
     """
     given = os.environ.get("POSTERAX_DATA")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "posterax"
+    cache = user_cache()
     return [Path(given), cache] if given else [cache]
 
 

@@ -139,9 +139,11 @@ def memory() -> tuple[str, ...]:
 def cache() -> tuple[str, ...]:
     import jax
 
-    place = getattr(jax.config, "jax_compilation_cache_dir", None)
+    from .._util.program_cache import cache_folder
+
+    place = getattr(jax.config, "jax_compilation_cache_dir", None) or cache_folder()
     if not place:
-        advice = 'export JAX_COMPILATION_CACHE_DIR="$HOME/.cache/jax" makes later runs start faster'
+        advice = "JAX_COMPILATION_CACHE_DIR names a folder of yours: later runs start faster"
         return "warn", "compiled programs are not kept", advice
     folder = Path(place)
     above = next(p for p in (folder, *folder.absolute().parents) if p.exists())

@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 
 from .._util.jax_names import Tracer, bind
+from .._util.program_cache import keep_programs
 from .layout import rewrite
 from .walker import walk
 
@@ -37,6 +38,7 @@ class Compiled:
         return sum(each._cached._cache_size() for each in both)
 
     def _chosen(self, *arguments: Any) -> Any:
+        keep_programs()
         inside = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(arguments))
         return self._plain if inside or jax.default_backend() != "cpu" else self._fast
 
