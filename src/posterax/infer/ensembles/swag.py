@@ -71,7 +71,7 @@ class SharpnessPhase(PointPhase):
 
     def step(self, state: PyTree, batch: Batch, key: jax.Array) -> tuple[PyTree, Info]:
         def slope(params: Parameters) -> tuple[jax.Array, jax.Array]:
-            grads, (nll, *_) = jax.grad(self.objective, has_aux=True)(
+            grads, (nll, _) = jax.grad(self.objective, has_aux=True)(
                 params, state.state, batch, key
             )
             return optax.tree.vdot(grads, state.direction), nll
@@ -83,6 +83,9 @@ class SharpnessPhase(PointPhase):
         largest = jnp.maximum(state.curvature, size)
         terms = {"nll": mean_nll(nll, batch), "curvature": size}
         return state._replace(direction=direction, curvature=largest), Info(terms)
+
+    def report(self, state: PyTree, key: jax.Array) -> dict[str, jax.Array]:
+        return {}
 
     def hand_over(self, state: PyTree) -> Start:
         return super().hand_over(state)._replace(tuned=state.curvature)
@@ -149,6 +152,9 @@ class WalkPhase(PointPhase):
             _, new = self.model.apply(state.mean, state.state, batch.x, mean_key, training=True)
             state = state._replace(state=new)
         return state, info
+
+    def report(self, state: PyTree, key: jax.Array) -> dict[str, jax.Array]:
+        return super().report(state.point, key)
 
     def collect(self, state: WalkState) -> WalkState:
         """Count the iterate in, at every so many steps.

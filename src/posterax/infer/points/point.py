@@ -9,7 +9,6 @@ A Gaussian prior makes the second L2 regularisation, a Laplace prior L1.
 from typing import ClassVar, NamedTuple
 
 import jax
-import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from ...data import Batch, Data
@@ -43,21 +42,25 @@ class PointPhase(DescentPhase):
     def objective(
         self, params: Parameters, state: PyTree, batch: Batch, key: jax.Array
     ) -> tuple[jax.Array, PyTree]:
-        """What is minimised, on a minibatch; its parts, and the network's new state."""
-        n, m = self.plan.total, self.plan.batches
+        """What is minimised, on a minibatch; its NLL, and the network's new state."""
         nll, state = batch_nll(self.model, params, state, batch, key)
-        prior = jnp.zeros(())
-        if self.method.with_prior:
-            prior = -self.model.log_prior(params) / n
-        return m / n * nll + prior, (nll, prior, state)
+        loss = self.plan.batches / self.plan.total * nll
+        return loss + (self.prior(params) if self.method.with_prior else 0.0), (nll, state)
+
+    def prior(self, params: Parameters) -> jax.Array:
+        """What the prior adds to the objective."""
+        return -self.model.log_prior(params) / self.plan.total
 
     def step(self, state: PointState, batch: Batch, key: jax.Array) -> tuple[PointState, Info]:
-        grads, (nll, prior, new_state) = jax.grad(self.objective, has_aux=True)(
+        grads, (nll, new_state) = jax.grad(self.objective, has_aux=True)(
             state.params, state.state, batch, key
         )
         params, optimizer = self._descend(state.params, grads, state.optimizer)
-        terms = {"nll": mean_nll(nll, batch)} | ({"prior": prior} if self.method.with_prior else {})
-        return PointState(params, new_state, optimizer), Info(terms)
+        return PointState(params, new_state, optimizer), Info({"nll": mean_nll(nll, batch)})
+
+    def report(self, state: PointState, key: jax.Array) -> dict[str, jax.Array]:
+        # a pass over all weights of its own, which the gradient has no need of
+        return {"prior": self.prior(state.params)} if self.method.with_prior else {}
 
     def hand_over(self, state: PointState) -> Start:
         return Start(state.params, state.state, None, given=True)

@@ -114,24 +114,24 @@ class VariationalPhase(ElboPhase):
         w, weight_key, network_key = self._draw_weights(state, key, sign)
         if self.method.estimator == "weight":
 
-            def nll_of(w: Parameters) -> tuple[jax.Array, PyTree]:
-                return batch_nll(self.model, w, state.state, batch, network_key)
+            def scaled_nll(w: Parameters) -> tuple[jax.Array, tuple[jax.Array, PyTree]]:
+                nll, after = batch_nll(self.model, w, state.state, batch, network_key)
+                return nll_scale * nll, (nll, after)  # scaled here it is one number, not all of g
 
             # back-propagate to w once; μ and ρ follow by shifting and scaling
-            (nll, network_state), g = jax.value_and_grad(nll_of, has_aux=True)(w)
-            g = jax.tree.map(lambda g: nll_scale * g, g)
+            g, (nll, network_state) = jax.grad(scaled_nll, has_aux=True)(w)
             return self._with_kl(state, w, g, kl_scale), nll, network_state
 
-        def nll_of_q(q: dict[str, Parameters]) -> tuple[jax.Array, PyTree]:
+        def scaled_nll_of_q(q: dict[str, Parameters]) -> tuple[jax.Array, tuple[jax.Array, PyTree]]:
             sigma, noise = jax.tree.map(softplus, q["rho"]), (weight_key, sign, network_key)
             rule = self.method.estimator
-            return sampled_nll(self.model, rule, q["mu"], sigma, state.state, batch, noise)
+            nll, after = sampled_nll(self.model, rule, q["mu"], sigma, state.state, batch, noise)
+            return nll_scale * nll, (nll, after)
 
-        descend = jax.value_and_grad(nll_of_q, has_aux=True)
-        (nll, network_state), likelihood = descend(state.variational)
+        descend = jax.grad(scaled_nll_of_q, has_aux=True)
+        likelihood, (nll, network_state) = descend(state.variational)
         kl = self._kl_gradient(state, w, kl_scale)
-        grads = jax.tree.map(lambda a, b: nll_scale * a + b, likelihood, kl)
-        return grads, nll, network_state
+        return jax.tree.map(jnp.add, likelihood, kl), nll, network_state
 
     def _draw_weights(
         self, state: VariationalState, key: jax.Array, sign: jax.Array
