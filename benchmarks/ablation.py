@@ -67,7 +67,7 @@ def parts():
 
     def update(carry, t):
         state, g = carry
-        grads = phase._shift_and_scale(state, g, g, scales[1])
+        grads = phase._shift_and_scale(state, g, (g, None), scales[1])
         updates, optimizer = phase._optimizer().update(grads, state.optimizer, None)
         mu, rho = (
             jax.tree.map(jnp.add, getattr(state, name), updates[name]) for name in ("mu", "rho")

@@ -52,6 +52,9 @@ class GaussianArray(RandomArray):
 
     mean: jax.Array
     std: jax.Array
+    # the variances, or for flipout the shared perturbation: made in the weight's own order, and so
+    # are derivatives
+    spread: jax.Array
     key: jax.Array
     sign: jax.Array  # −1 for the second of an antithetic pair
     rule: str = eqx.field(static=True)
@@ -65,8 +68,8 @@ class GaussianArray(RandomArray):
         return self.mean + self.std * _normal(self, self.mean)
 
     def map(self, function: Callable[[jax.Array], jax.Array]) -> "GaussianArray":
-        mean, std = function(self.mean), function(self.std)
-        return GaussianArray(mean, std, self.key, self.sign, self.rule, self.rows)
+        moments = map(function, (self.mean, self.std, self.spread))
+        return GaussianArray(*moments, self.key, self.sign, self.rule, self.rows)
 
     def product(
         self, x: jax.Array, multiply: Callable, inside: tuple[int, ...], outside: Callable
@@ -75,16 +78,22 @@ class GaussianArray(RandomArray):
             return multiply(self.materialise(), x)
         mean = multiply(self.mean, x)
         if self.rule in ("auto", "local"):
-            variance = multiply(jnp.square(self.std), jnp.square(x))
+            variance = multiply(self.spread, jnp.square(x))
             positive = variance > 0  # the root has no derivative at 0, where x is all zero
             std = jnp.where(positive, jnp.sqrt(jnp.where(positive, variance, 1)), 0)
             return mean + std * _normal(self, mean)
-        noise, signs_in, signs_out = jax.random.split(self.key, 3)
-        normal = standard_normal(noise, self.std.shape, self.std.dtype)
-        shared = self.sign.astype(x.dtype) * self.std * normal
+        _, signs_in, signs_out = jax.random.split(self.key, 3)
         into = jax.random.rademacher(signs_in, inside, x.dtype)
         out = jax.random.rademacher(signs_out, outside(mean), mean.dtype)
-        return mean + out * multiply(shared, x * into)
+        return mean + out * multiply(self.spread, x * into)
+
+
+def _spread(std: jax.Array, key: jax.Array, sign: jax.Array, rule: str) -> jax.Array:
+    """What a product takes besides the mean."""
+    if rule != "flipout":
+        return jnp.square(std)
+    normal = standard_normal(jax.random.split(key, 3)[0], std.shape, std.dtype)
+    return sign.astype(std.dtype) * std * normal
 
 
 def _normal(w: GaussianArray, like: jax.Array) -> jax.Array:
@@ -188,7 +197,8 @@ def forward(
     def draw(i: int, mean: jax.Array, use: str) -> PyTree:
         if stds[i] is None:
             return mean
-        w = GaussianArray(mean, stds[i], keys[i], sign, rule, rows)
+        spread = _spread(stds[i], keys[i], sign, rule)
+        w = GaussianArray(mean, stds[i], spread, keys[i], sign, rule, rows)
         return w if use == PRODUCT else w.materialise()
 
     def network(weights: PyTree, x: PyTree, state: PyTree) -> PyTree:

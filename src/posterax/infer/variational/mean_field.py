@@ -26,6 +26,8 @@ from .averaging import Average
 from .elbo import ElboPhase, mean_state, start_moments
 from .estimators import sampled_nll
 
+Gradients = tuple[Parameters, Parameters | None]  # for μ and σ; the second follows from a sample's
+
 
 class _Pair(NamedTuple):
     """Gradients for μ and for ρ."""
@@ -120,18 +122,18 @@ class VariationalPhase(ElboPhase):
 
             # back-propagate to w once; μ and ρ follow by shifting and scaling
             g, (nll, network_state) = jax.grad(scaled_nll, has_aux=True)(w)
-            return self._with_kl(state, w, g, kl_scale), nll, network_state
+            return self._with_kl(state, w, (g, None), kl_scale), nll, network_state
 
-        def scaled_nll_of_q(q: dict[str, Parameters]) -> tuple[jax.Array, tuple[jax.Array, PyTree]]:
-            sigma, noise = jax.tree.map(softplus, q["rho"]), (weight_key, sign, network_key)
-            rule = self.method.estimator
-            nll, after = sampled_nll(self.model, rule, q["mu"], sigma, state.state, batch, noise)
+        def scaled_nll_of_q(
+            mu: Parameters, sigma: Parameters
+        ) -> tuple[jax.Array, tuple[jax.Array, PyTree]]:
+            rule, noise = self.method.estimator, (weight_key, sign, network_key)
+            nll, after = sampled_nll(self.model, rule, mu, sigma, state.state, batch, noise)
             return nll_scale * nll, (nll, after)
 
-        descend = jax.grad(scaled_nll_of_q, has_aux=True)
-        likelihood, (nll, network_state) = descend(state.variational)
-        kl = self._kl_gradient(state, w, kl_scale)
-        return jax.tree.map(jnp.add, likelihood, kl), nll, network_state
+        descend = jax.grad(scaled_nll_of_q, argnums=(0, 1), has_aux=True)
+        g, (nll, network_state) = descend(state.mu, jax.tree.map(softplus, state.rho))
+        return self._with_kl(state, w, g, kl_scale), nll, network_state
 
     def _draw_weights(
         self, state: VariationalState, key: jax.Array, sign: jax.Array
@@ -146,29 +148,8 @@ class VariationalPhase(ElboPhase):
 
         return jax.tree.map(draw, state.mu, state.rho, noise), weight_key, network_key
 
-    def _kl_gradient(
-        self, state: VariationalState, w: Parameters, kl_scale: jax.Array
-    ) -> dict[str, Parameters]:
-        """Gradients of the KL alone; in closed form it needs no draw, and none is made."""
-
-        def leaf(prior: Prior, mu: jax.Array, rho: PyTree, w: jax.Array) -> _Pair:
-            if rho is None:
-                return _Pair(jnp.zeros_like(mu), None)
-            sigma, slope = softplus_and_slope(rho)
-            closed: PyTree = prior.kl_from_gaussian
-            if self.method.kl != "auto" or closed(mu, sigma) is None:
-                f = -kl_scale * jax.grad(lambda w: jnp.sum(prior.log_prob(w)))(w)
-                return _Pair(f, (f * (w - mu) - kl_scale) / sigma * slope)
-            total = lambda m, s: jnp.sum(closed(m, s))  # noqa: E731
-            kl_mu, kl_sigma = jax.grad(total, argnums=(0, 1))(mu, sigma)
-            return _Pair(kl_scale * kl_mu, kl_scale * kl_sigma * slope)
-
-        return _parts(
-            jax.tree.map(leaf, self.model.priors, state.mu, state.rho, w, is_leaf=is_prior)
-        )
-
     def _with_kl(
-        self, state: VariationalState, w: Parameters, g: Parameters, kl_scale: jax.Array
+        self, state: VariationalState, w: Parameters, g: Gradients, kl_scale: jax.Array
     ) -> dict[str, Parameters]:
         """The gradients of the whole objective; of the likelihood alone where the KL is nothing.
 
@@ -187,31 +168,42 @@ class VariationalPhase(ElboPhase):
         )
 
     def _shift_and_scale(
-        self, state: VariationalState, w: Parameters, g: Parameters, kl_scale: jax.Array | None
+        self, state: VariationalState, w: Parameters, g: Gradients, kl_scale: jax.Array | None
     ) -> dict[str, Parameters]:
-        r"""Gradients for μ and ρ from g = ∂NLL/∂w (steps 5 and 6 of the paper's algorithm).
+        r"""Gradients for μ and ρ from those of the NLL (steps 5 and 6 of the paper's algorithm).
 
-        Δμ = f′(w) and Δρ = (f′(w) ε − λ/σ) σ′(ρ) with f′ = g − λ ∂log p/∂w where the KL is
-        sampled; its own derivatives where it is in closed form. σ ε is w − μ, what was really
-        added, so the noise need not be kept. Without a scale there is no KL.
+        Of a weight sample g = ∂NLL/∂w is that for μ, and g ε that for σ. The KL adds its own
+        derivatives where it is in closed form; where it is sampled f = −λ ∂log p/∂w to the first
+        and f ε − λ/σ to the second. σ ε is w − μ, what was really added, so the noise need not be
+        kept. Without a scale there is no KL.
         """
 
-        def leaf(prior: Prior, mu: jax.Array, rho: PyTree, w: jax.Array, g: jax.Array) -> _Pair:
+        def leaf(
+            prior: Prior, mu: jax.Array, rho: PyTree, w: jax.Array, g: jax.Array, h: PyTree
+        ) -> _Pair:
             if rho is None:
                 return _Pair(g, None)
             sigma, slope = softplus_and_slope(rho)
             if kl_scale is None:
-                return _Pair(g, g * (w - mu) / sigma * slope)
-            if self.method.kl != "auto" or prior.kl_from_gaussian(mu, sigma) is None:
-                f = g - kl_scale * jax.grad(lambda w: jnp.sum(prior.log_prob(w)))(w)
-                return _Pair(f, (f * (w - mu) - kl_scale) / sigma * slope)
+                return _Pair(g, (g * (w - mu) / sigma if h is None else h) * slope)
             closed: PyTree = prior.kl_from_gaussian
+            if self.method.kl != "auto" or closed(mu, sigma) is None:
+                f = -kl_scale * jax.grad(lambda w: jnp.sum(prior.log_prob(w)))(w)
+                # of a weight sample both need g + f, which is then computed once
+                own = f if h is not None else g + f
+                for_sigma = (own * (w - mu) - kl_scale) / sigma
+                return _Pair(g + f, (for_sigma if h is None else h + for_sigma) * slope)
+            h = g * (w - mu) / sigma if h is None else h
             total = lambda m, s: jnp.sum(closed(m, s))  # noqa: E731
             kl_mu, kl_sigma = jax.grad(total, argnums=(0, 1))(mu, sigma)
-            for_rho = (g * (w - mu) / sigma + kl_scale * kl_sigma) * slope
-            return _Pair(g + kl_scale * kl_mu, for_rho)
+            return _Pair(g + kl_scale * kl_mu, (h + kl_scale * kl_sigma) * slope)
 
-        pairs = jax.tree.map(leaf, self.model.priors, state.mu, state.rho, w, g, is_leaf=is_prior)
+        for_mu, for_sigma = g
+        if for_sigma is None:
+            for_sigma = jax.tree.map(lambda _: None, for_mu)
+        pairs = jax.tree.map(
+            leaf, self.model.priors, state.mu, state.rho, w, for_mu, for_sigma, is_leaf=is_prior
+        )
         return _parts(pairs)
 
     def kl(self, state: VariationalState, w: Parameters) -> jax.Array:
