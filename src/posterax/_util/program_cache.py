@@ -23,7 +23,7 @@ import jaxlib
 
 VARIABLE = "POSTERAX_CACHE"
 MOST_BYTES = 2**30  # of one folder; beyond it the oldest programs go
-SECONDS = 0.2  # what compiles faster is not kept
+SECONDS = 0.05  # what compiles faster is not kept
 _USUAL_SECONDS = 1.0  # JAX's own
 
 

@@ -6,6 +6,7 @@ in float32 is 3e-7 (softplus) and 3e-6 (the quantile, in its far tails), measure
 ``tests/test_special.py``. Other precisions take JAX's own functions.
 """
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -58,6 +59,7 @@ def _(primals: PyTree, tangents: PyTree) -> tuple[jax.Array, jax.Array]:
     return value, slope * tangents[0]
 
 
+@partial(jax.jit, inline=True)  # traced once for each shape, not at every use
 def softplus_and_slope(x: jax.Array) -> tuple[jax.Array, jax.Array]:
     """log(1 + eˣ) and its derivative 1/(1 + e⁻ˣ), from one exponential."""
     if x.dtype != jnp.float32:
@@ -72,6 +74,7 @@ def inverse_softplus(sigma: jax.Array) -> jax.Array:
     return sigma + jnp.log(-jnp.expm1(-sigma))
 
 
+@partial(jax.jit, inline=True)
 def normal_from_bits(bits: jax.Array) -> jax.Array:
     """Standard normals in float32 from 32-bit words, by the inverse of the distribution function.
 

@@ -77,17 +77,28 @@ def _strong(a: jax.Array) -> jax.Array:
     return a if is_key(a) else jax.lax.convert_element_type(a, jnp.asarray(a).dtype)
 
 
-@compiled
+# within a program they are calls, which are traced once for all programs that hold them
+@eqx.filter_jit
+def _step(phase: Phase, state: Any, batch: Batch, key: jax.Array) -> tuple[Any, Info]:
+    return phase.step(state, batch, key)
+
+
+@eqx.filter_jit
+def _report(phase: Phase, state: Any, key: jax.Array) -> dict[str, jax.Array]:
+    return phase.report(state, key)
+
+
 def _first_info(phase: Phase, state: Any, data: Data | Stack, key: jax.Array) -> Any:
     batch = _batch(phase, data, _index(phase, data, jnp.zeros((), jnp.int32), key), key)
-    return phase.step(state, batch, key)[1], phase.report(state, key)
+    return _step(phase, state, batch, key)[1], _report(phase, state, key)
 
 
 def abstract_info(
     phase: Phase, state: Any, data: Data | Stack, key: jax.Array
 ) -> tuple[Info, dict[str, Any]]:
-    """Shapes of what a step tells, without running one (and, under jit, traced only once)."""
-    return eqx.filter_eval_shape(_first_info, phase, state, data, key)
+    """Shapes of what a step tells, without running one."""
+    arrays, rest = eqx.partition((phase, state, data, key), eqx.is_array)
+    return jax.eval_shape(lambda arrays: _first_info(*eqx.combine(arrays, rest)), arrays)
 
 
 def make_buffers(shapes: tuple[Info, dict[str, Any]], rows: int, draw_rows: int) -> Buffers:
@@ -142,11 +153,11 @@ def run_chunk(fixed: tuple[Any, ...], state: Any, buffers: Buffers) -> Chunk:
 
     def report(state: Any, reports: Any, t: jax.Array) -> Any:
         row = t // PERIOD - (start + PERIOD - 1) // PERIOD
-        return _put(reports, phase.report(state, jax.random.fold_in(step_key, t)), row)
+        return _put(reports, _report(phase, state, jax.random.fold_in(step_key, t)), row)
 
     def step(carry: Any, given: Any) -> tuple[Any, None]:
         (state, (terms, reports, draws)), (t, index, key) = carry, given
-        state, info = phase.step(state, _batch(phase, data, index, key), key)
+        state, info = _step(phase, state, _batch(phase, data, index, key), key)
         terms = _put(terms, info.terms, t - start)
         if draws is not None:
             before, now = phase.retained(t, thin), phase.retained(t + 1, thin)
