@@ -47,7 +47,31 @@ def as_image(x: PyTree, channels: int, dtype: DTypeLike, size: int | None = None
     return image / 255 if x.dtype == jnp.uint8 else image
 
 
-def group_norm(channels: int) -> eqx.nn.GroupNorm:
+class GroupNorm(eqx.nn.GroupNorm):
+    """Equinox's group normalisation, with sums over the pixels of each channel first.
+
+    What is left for groups has an entry for each channel. A CPU would go through an array with an
+    axis of a few channels each some three times as slowly.
+    """
+
+    def __call__(self, x: jax.Array, **options: Any) -> jax.Array:
+        assert self.weight is not None
+        assert self.bias is not None
+        space = tuple(range(1, x.ndim))
+
+        def mean(a: jax.Array) -> jax.Array:
+            """Of each channel its group's mean, in the shape of a channel's weight."""
+            each = a.mean(space).reshape(self.groups, -1).mean(1, keepdims=True)
+            each = jnp.broadcast_to(each, (self.groups, len(a) // self.groups))
+            return each.reshape(-1, *(1 for _ in space))
+
+        centred = x - mean(x)
+        scale = jax.lax.rsqrt(mean(jnp.square(centred)) + self.eps)
+        weight, bias = (a.reshape(scale.shape) for a in (self.weight, self.bias))
+        return centred * (scale * weight) + bias
+
+
+def group_norm(channels: int) -> GroupNorm:
     """Group normalisation (Wu and He 2018) in up to 8 groups of 4 channels or more.
 
     It depends on no other example, so the likelihood stays a product over the data; a group of
@@ -59,7 +83,7 @@ def group_norm(channels: int) -> eqx.nn.GroupNorm:
         [1, 4, 8]
     """
     groups = max(g for g in (1, 2, 4, 8) if g == 1 or channels % (4 * g) == 0)
-    return eqx.nn.GroupNorm(groups, channels)
+    return GroupNorm(groups, channels)
 
 
 def convolution_pair(
@@ -79,8 +103,8 @@ class ResidualBlock(eqx.Module):
     """Two 3 × 3 convolutions, added to the input: h ← a(F(h) + h)."""
 
     convolutions: list[eqx.nn.Conv2d]
-    norms: list[eqx.nn.GroupNorm]
-    shortcut: tuple[eqx.nn.Conv2d, eqx.nn.GroupNorm] | None
+    norms: list[GroupNorm]
+    shortcut: tuple[eqx.nn.Conv2d, GroupNorm] | None
     stride: int = eqx.field(static=True)
 
     def __init__(self, i: int, o: int, stride: int, *, learned: bool, gain: float, key: jax.Array):
@@ -135,7 +159,7 @@ class ResNet(Configured):
     """
 
     stem: eqx.nn.Conv2d
-    norm: eqx.nn.GroupNorm
+    norm: GroupNorm
     blocks: list[ResidualBlock]
     head: Linear
     depth: int = eqx.field(static=True)
@@ -187,7 +211,7 @@ class Pair(eqx.Module):
     """Two 3 × 3 convolutions, each with its norm and activation; the image keeps its size."""
 
     convolutions: list[eqx.nn.Conv2d]
-    norms: list[eqx.nn.GroupNorm]
+    norms: list[GroupNorm]
 
     def __init__(self, i: int, o: int, *, gain: float, key: jax.Array):
         self.convolutions = convolution_pair(i, o, *jax.random.split(key), gain=gain)
