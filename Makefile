@@ -8,7 +8,7 @@ export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.3
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install demo test test-all attack lint format types wheel audit versions docs docs-serve reproduce bench bench-gpu bench-convergence ablation clean
+.PHONY: help install demo test test-all attack lint format types wheel audit versions docs docs-serve reproduce bench bench-quick bench-samplers bench-gpu bench-convergence ablation clean
 
 help:
 	@echo "make demo        fit the paper's curve and digits, print a table, save a picture"
@@ -19,6 +19,7 @@ help:
 	@echo "make reproduce   run an experiment of docs/results: make reproduce NAME=mnist"
 	@echo "                 (without NAME: list them; ARGS=\"--budget quick\" sets options)"
 	@echo "make bench       measure beside other libraries (make bench-gpu: on one GPU)"
+	@echo "make bench-quick REVISION=…   is the working tree slower than a commit (a minute)"
 	@echo "make bench-convergence   which ELBO the defaults and other libraries reach, and when (hours)"
 	@echo "make audit       licences of dependencies, and known weaknesses of their versions"
 	@echo "make versions    try every Python and the oldest and newest dependencies (half an hour)"
@@ -113,9 +114,17 @@ $(PEERS)/.installed: benchmarks/peers.txt
 
 bench: install $(PEERS)/.installed
 	$(BIN)/python -m benchmarks.run --peers $(PEERS)/bin/python
-	$(BIN)/python -m benchmarks.mcmc --peers $(PEERS)/bin/python
 	$(BIN)/python -m benchmarks.ensemble --peers $(PEERS)/bin/python
 	$(BIN)/python -m benchmarks.report
+
+# is the working tree slower than a commit? about a minute beside compilation
+REVISION ?= HEAD
+bench-quick: install
+	$(BIN)/python -m benchmarks.quick $(REVISION)
+
+# samplers beside other libraries, for docs/results/samplers.md
+bench-samplers: install $(PEERS)/.installed
+	$(BIN)/python -m benchmarks.mcmc --peers $(PEERS)/bin/python
 
 # time to the posterior, for docs/results/convergence.md; what was measured before is kept
 bench-convergence: install $(PEERS)/.installed

@@ -86,7 +86,7 @@ def parts():
         "draw of the weights": loops(draw, state),
         "forward and backward pass": loops(forward_backward, state.mu),
         "gradients and Adam for both parameters": loops(update, (state, state.mu)),
-        "the whole step": worker_jax.bayes_step(NETWORK, "mixture"),
+        "the whole step": worker_jax.bayes_step(NETWORK, "mixture", estimator="weight"),
         "a deterministic step": worker_jax.deterministic_step(NETWORK),
     }
 
@@ -137,7 +137,7 @@ def without(trick):
             return new, info._replace(terms=info.terms | report(self, state, key))
 
         phase.step, phase.report = with_kl, lambda self, state, key: {}
-    return worker_jax.bayes_step(NETWORK, "mixture")
+    return worker_jax.bayes_step(NETWORK, "mixture", estimator="weight")
 
 
 TRICKS = (

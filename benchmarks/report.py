@@ -16,10 +16,10 @@ RESULTS = ROOT / "benchmarks/results"
 LARGE, MIDDLE, SMALL = "784-1200-1200-10", "784-400-400-10", "1-100-100-1"
 ROWS = {
     "deterministic JAX": "a deterministic network, JAX",
+    "PyTorch": "a deterministic network, PyTorch",
+    "posterax map": "**posterax**, maximum a posteriori",
     "posterax bayes gaussian": "**posterax**, Gaussian prior",
     "posterax bayes mixture": "**posterax**, scale mixture",
-    "posterax bayes gaussian, fused": "**posterax**, Gaussian prior, multi-output fusion",
-    "posterax bayes mixture, fused": "**posterax**, scale mixture, multi-output fusion",
     "posterax bayes local": "**posterax**, local reparameterization",
     "posterax bayes flipout": "**posterax**, Flipout",
     "posterax ivon": "**posterax**, IVON",
@@ -34,6 +34,18 @@ SHORT = [
     for name in ROWS
     if not name.startswith("posterax") or name.endswith(("gaussian", "mixture"))
 ]
+OTHERS = {
+    "PyTorch": "a deterministic network, PyTorch",
+    "deterministic JAX, step by step": "a deterministic network, JAX, one step a call",
+    "posterax map": "**posterax**, maximum a posteriori",
+    "posterax bayes gaussian": "**posterax**, Bayes by Backprop",
+    "posterax bayes last layer": "**posterax**, Bayes by Backprop of the last layer",
+    "posterax ivon": "**posterax**, IVON",
+    "posterax bayes local": "**posterax**, local reparameterization",
+    "posterax bayes flipout": "**posterax**, Flipout",
+    "bayesian-torch reparameterization": "bayesian-torch, reparameterization",
+    "bayesian-torch flipout": "bayesian-torch, Flipout",
+}
 TITLES = {"cpu": "2 CPU cores", "gpu": "one H200"}
 
 
@@ -75,6 +87,22 @@ def short_table(found):
     return "\n".join(lines)
 
 
+def others_table(results):
+    """Convolutional, attention and recurrent networks, with ratios to PyTorch's plain step."""
+    networks = [name for name in results["steps"] if name not in (SMALL, MIDDLE, LARGE)]
+    lines = ["| | " + " | ".join(networks) + " |", "| --- |" + " ---: |" * len(networks)]
+    for name, title in OTHERS.items():
+        cells = []
+        for network in networks:
+            row = results["steps"][network].get(name)
+            known = row is not None and "error" not in row
+            low, high = row["ratios"] if known else (0, 0)
+            text = f"{cell(row)} ({row['ratio']:.2f} ×, {low:.2f} to {high:.2f})" if known else "–"
+            cells.append(text)
+        lines.append("| " + " | ".join([title, *cells]) + " |")
+    return "\n".join(lines)
+
+
 def full_table(results, device):
     """All networks of one device, with ratios to the deterministic step, and peak memory."""
     heads = [*(f"step, {n}" for n in (SMALL, MIDDLE, LARGE)), f"peak memory, {LARGE}"]
@@ -103,8 +131,14 @@ def full_table(results, device):
         + f"\n\nGathering a shuffled minibatch takes {1000 * minibatch:.0f} µs, "
         f"{100 * minibatch / step:.1f} % of the large network's step. `import posterax` takes "
         f"{start['import_seconds_beyond_jax']:.2f} s beyond `import jax`, and a first small fit "
-        f"with all its compilation {start['first_fit_seconds']:.1f} s."
+        f"with all its compilation {start['first_fit_seconds']:.1f} s{_again(start)}."
     )
+
+
+def _again(start):
+    """What a second process takes, where it was measured."""
+    seconds = start.get("second_process_fit_seconds")
+    return "" if seconds is None else f" ({seconds:.1f} s in the next process)"
 
 
 def parts_table(found):
@@ -207,6 +241,7 @@ def main():
     replace(ROOT / "docs/speed.md", "speed", short_table(found))
     for device, results in found.items():
         replace(ROOT / "docs/speed.md", f"speed {device}", full_table(results, device))
+    replace(ROOT / "docs/speed.md", "others", others_table(found["cpu"]))
     ablation = load("ablation-")
     replace(ROOT / "docs/speed.md", "parts", parts_table(ablation))
     replace(ROOT / "docs/speed.md", "without", without_table(ablation))

@@ -119,6 +119,17 @@ def test_the_fast_ways_are_taken(shapes, monkeypatch):
         assert usual.count("conv_general_dilated") == 2 + 32 // convolution.PART
 
 
+@pytest.mark.parametrize("groups", [1, 4])
+def test_half_precision_is_added_up_by_xla(groups):
+    def run(x, w):
+        return lax.conv_general_dilated(x, w, (1, 1), "SAME", feature_group_count=groups)
+
+    a, b = jax.random.split(jax.random.key(0))
+    x = jax.random.normal(a, (16, 4, 6, 6), jnp.bfloat16)
+    w = jax.random.normal(b, (8, 4 // groups, 3, 3), jnp.bfloat16)
+    check(with_gradients(run), x, w, 0, tolerance=1e-2)
+
+
 def test_batch_groups():
     def run(x, w):
         return lax.conv_general_dilated(

@@ -17,6 +17,7 @@ import os
 import platform
 import stat
 from pathlib import Path
+from typing import Any
 
 import jax
 import jaxlib
@@ -50,7 +51,8 @@ def cache_folder() -> Path | None:
     wanted = os.environ.get(VARIABLE, "")
     if wanted.lower() in ("off", "0", "false", "no"):
         return None
-    if jax.config.jax_compilation_cache_dir or not jax.config.jax_enable_compilation_cache:
+    config: Any = jax.config
+    if config.jax_compilation_cache_dir or not config.jax_enable_compilation_cache:
         return None
     try:
         base = Path(wanted) if wanted else user_cache()

@@ -54,7 +54,7 @@ class GroupNorm(eqx.nn.GroupNorm):
     axis of a few channels each some three times as slowly.
     """
 
-    def __call__(self, x: jax.Array, **options: Any) -> jax.Array:
+    def __call__(self, x: jax.Array, *args: Any, **options: Any) -> Any:
         assert self.weight is not None
         assert self.bias is not None
         space = tuple(range(1, x.ndim))
@@ -83,7 +83,8 @@ def group_norm(channels: int) -> GroupNorm:
         [1, 4, 8]
     """
     groups = max(g for g in (1, 2, 4, 8) if g == 1 or channels % (4 * g) == 0)
-    return GroupNorm(groups, channels)
+    make: Any = GroupNorm
+    return make(groups, channels)
 
 
 def convolution_pair(

@@ -68,8 +68,8 @@ class GaussianArray(RandomArray):
         return self.mean + self.std * _normal(self, self.mean)
 
     def map(self, function: Callable[[jax.Array], jax.Array]) -> "GaussianArray":
-        moments = map(function, (self.mean, self.std, self.spread))
-        return GaussianArray(*moments, self.key, self.sign, self.rule, self.rows)
+        mean, std, spread = map(function, (self.mean, self.std, self.spread))
+        return GaussianArray(mean, std, spread, self.key, self.sign, self.rule, self.rows)
 
     def product(
         self, x: jax.Array, multiply: Callable, inside: tuple[int, ...], outside: Callable

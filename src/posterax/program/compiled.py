@@ -27,8 +27,8 @@ class Compiled:
     def __init__(self, function: Callable[..., Any], donate: Any = "none"):
         update_wrapper(self, function)
         self._plain = eqx.filter_jit(function, donate=donate)
-        options = {"xla_cpu_prefer_vector_width": VECTOR_BITS}
-        self._fast = eqx.filter_jit(_rewritten(function), donate=donate, compiler_options=options)
+        options: Any = {"compiler_options": {"xla_cpu_prefer_vector_width": VECTOR_BITS}}
+        self._fast = eqx.filter_jit(_rewritten(function), donate=donate, **options)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         return self._chosen(arguments, named)(*arguments, **named)

@@ -46,7 +46,7 @@ class Options(NamedTuple):
 
 
 def convolve(images: jax.Array, kernel: jax.Array, window: Window, options: Options) -> jax.Array:
-    """XLA's convolution, with the axes as it is fast at; a kernel's gradient in parts.
+    """A convolution without groups; a kernel's gradient in parts.
 
     Where the channels are the examples of a network and the window is larger than the result (a
     gradient with respect to a kernel is such a convolution), some examples at a time stay in the
@@ -57,19 +57,21 @@ def convolve(images: jax.Array, kernel: jax.Array, window: Window, options: Opti
     parts = min(MOST_PARTS, channels // PART)
     wide = prod(window.output(space, taps)) < prod(taps)
     if not wide or parts < 2 or channels % parts:
-        return _convolve(images, kernel, window, options)
+        return channels_last(images, kernel, window, options)
     split = zip(jnp.split(images, parts, -1), jnp.split(kernel, parts, -2), strict=True)
-    results = [_convolve(*part, window, options) for part in split]
+    results = [channels_last(*part, window, options) for part in split]
     return sum(results[1:], results[0])
 
 
-def _convolve(images: jax.Array, kernel: jax.Array, window: Window, options: Options) -> jax.Array:
+def channels_last(
+    images: jax.Array, kernel: jax.Array, window: Window, options: Options, **groups: Any
+) -> jax.Array:
+    """XLA's convolution, with the axes as it is fast at."""
     rank = images.ndim
     last = (0, rank - 1, *range(1, rank - 1))
     numbers = lax.ConvDimensionNumbers(last, (rank - 1, rank - 2, *range(rank - 2)), last)
-    return lax.conv_general_dilated(
-        images, kernel, *window, dimension_numbers=numbers, **options._asdict()
-    )
+    named: Any = {**options._asdict(), **groups, "dimension_numbers": numbers}
+    return lax.conv_general_dilated(images, kernel, *window, **named)
 
 
 def by_patches(

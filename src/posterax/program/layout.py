@@ -2,13 +2,13 @@ r"""Convolutions and pooling as a CPU runs them fast.
 
 XLA has a fast convolution for CPUs, and takes it only where the axes lie as (examples, space,
 channels). It moves them there itself, but not inside a loop: there a convolution with its channels
-first runs some twenty times as slow, and a gradient with respect to a kernel some hundred times. A
-fit is a loop. So this pass moves the axes, for every convolution of a program whoever wrote it,
-those of gradients too. What lies between two convolutions (activations, normalisation, sums) is
-done on the axes as they lie; they are moved back where an operation asks for their order.
+first runs 10 to 40 times as slow. A fit is a loop. So this pass moves the axes, for every
+convolution of a program whoever wrote it, those of gradients too. What lies between two
+convolutions (activations, normalisation, sums) is done on the axes as they lie; they are moved back
+where an operation asks for their order. ``convolution`` has the ways to compute one.
 
-Max pooling, and the gradient of it, become comparisons of slices: XLA goes through windows entry by
-entry. Nothing but the order of additions changes.
+The gradient of max pooling is rewritten as well: XLA goes through its windows entry by entry.
+Nothing but the order of additions changes.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,13 +24,19 @@ from .convolution import (
     Options,
     Window,
     by_patches,
+    channels_last,
     convolve,
     gradient_by_patches,
     in_batch_groups,
     in_groups,
     pooling_gradient,
 )
-from .walker import LOOPS, equations, walk
+from .walker import LOOPS, PLAIN_CALLS, equations, walk
+
+CHECKPOINTS = ("remat2", "checkpoint")  # these stay what they are
+CALLS = {*PLAIN_CALLS, "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"} - {
+    *CHECKPOINTS
+}
 
 Axes = tuple[int, ...]
 
@@ -60,7 +66,7 @@ def rewrite(program: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def _enter(eqn: JaxprEqn, inputs: list[Laid]) -> bool:
-    return "policy" not in eqn.params  # a checkpoint stays one
+    return eqn.primitive.name in CALLS
 
 
 def _rule(eqn: JaxprEqn, inputs: list[Laid]) -> Sequence[Laid]:
@@ -71,7 +77,7 @@ def _rule(eqn: JaxprEqn, inputs: list[Laid]) -> Sequence[Laid]:
         if result is not None:
             return [result]
     values = [_in_order(value) for value in inputs]
-    if name in LOOPS or "policy" in eqn.params:
+    if name in (*LOOPS, *CHECKPOINTS):
         eqn = eqn.replace(params={k: _inside(v) for k, v in eqn.params.items()})
     return [_plain(value) for value in bind(eqn, values)]
 
@@ -80,8 +86,9 @@ def _inside(param: Any) -> Any:
     """A parameter of an equation with the programs in it rewritten."""
     if isinstance(param, ClosedJaxpr):
         return rewrite(param)
-    if isinstance(param, Jaxpr):
-        return rewrite(ClosedJaxpr(param, ())).jaxpr if not param.constvars else param
+    if isinstance(param, Jaxpr) and not param.constvars:
+        new = rewrite(ClosedJaxpr(param, ()))
+        return param if new.consts else new.jaxpr
     if isinstance(param, tuple) and any(isinstance(p, ClosedJaxpr) for p in param):
         return tuple(_inside(p) for p in param)
     return param
@@ -215,6 +222,9 @@ def _convolution(eqn: JaxprEqn, inputs: list[Laid]) -> Laid | None:
     window = Window(*(params[name] for name in WINDOW_OF_CONVOLUTION))
     options = Options(params["precision"], params["preferred_element_type"])
     usual = (first, *space, second)
+    if lhs.array.dtype.itemsize < 4:  # parts would be added up in less precision than XLA's
+        groups = {name: params[name] for name in ("feature_group_count", "batch_group_count")}
+        return Laid(channels_last(images, kernel, window, options, **groups), usual)
     for name, way in (("feature", in_groups), ("batch", in_batch_groups)):
         groups = params[f"{name}_group_count"]
         if groups > 1:
