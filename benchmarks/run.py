@@ -96,8 +96,8 @@ def measure(
             results[name] = trial
             continue
         times[name] = max(1, round(seconds / max(trial["seconds"], 1e-6)))
-        if "predict" not in task and times[name] > 8:  # in whole blocks
-            times[name] = -(-times[name] // 32) * 32
+        if "predict" not in task:  # as many at least as a fit takes together; in whole blocks
+            times[name] = 8 if times[name] <= 8 else -(-times[name] // 32) * 32
     runs: dict[str, list[float]] = {name: [] for name in times}
     for _ in range(rounds):
         for name, count in times.items():

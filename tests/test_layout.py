@@ -170,7 +170,13 @@ NETWORKS = {
 }
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow) if name in ("ResNet-18", "ConvNet") else name
+        for name in NETWORKS
+    ],
+)
 def test_networks(name):
     network = NETWORKS[name]()
     size = {"LeNet": 16, "ConvNet": 23}.get(name, 8)

@@ -106,3 +106,19 @@ def test_float64_where_the_inputs_are_and_jax_allows():
                 assert posterior.predict(x, samples=2).mean.dtype == dtype
     finally:
         jax.config.update("jax_enable_x64", False)
+
+
+@pytest.mark.parametrize(("groups", "channels"), [(1, 3), (4, 16), (3, 3)])
+def test_group_norm_is_equinoxs(groups, channels):
+    from posterax.networks.images import GroupNorm
+
+    x = 3 * jax.random.normal(jax.random.key(0), (channels, 7, 5)) + 2
+    weight, bias = jnp.arange(1.0, channels + 1), jnp.linspace(-1, 1, channels)
+    norms = [
+        eqx.tree_at(lambda n: (n.weight, n.bias), make(groups, channels), (weight, bias))
+        for make in (eqx.nn.GroupNorm, GroupNorm)
+    ]
+    theirs, ours = (norm(x) for norm in norms)
+    np.testing.assert_allclose(theirs, ours, atol=1e-4)
+    theirs, ours = (jax.grad(lambda x, norm=norm: jnp.sum(norm(x) ** 3))(x) for norm in norms)
+    np.testing.assert_allclose(theirs, ours, atol=1e-3 * float(jnp.abs(theirs).max()))

@@ -80,7 +80,7 @@ def fit(
     """One of the fits, saved in a folder as often as it can be; ``chunk`` seconds between looks."""
     from posterax.fitting import run
 
-    run.CHUNK_SECONDS = chunk
+    run.CHUNK_SECONDS = run.LONG_CHUNK = chunk
     given, options = FITS[name]()
     if folder is not None:
         options |= {"checkpoint": px.Checkpoint(folder, every)}

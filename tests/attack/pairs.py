@@ -38,7 +38,7 @@ class Call(NamedTuple):
         """The posterior, saved in a folder as often as it can be."""
         from posterax.fitting import run
 
-        run.CHUNK_SECONDS = 0.02
+        run.CHUNK_SECONDS = run.LONG_CHUNK = 0.02
         options = {"key": 0} | self.options
         if folder is not None:
             options["checkpoint"] = px.Checkpoint(folder, 1e-6)

@@ -27,6 +27,7 @@ from .start import make_start
 from .validation import Validation, look, validation_steps
 
 CHUNK_SECONDS = 0.25  # between two looks at the outside
+LONG_CHUNK, FEW_STEPS = 2.0, 8  # and where steps are long: each call has memory to ask for
 SNAPSHOT_SECONDS = 5.0  # between two copies of the state against non-finite numbers
 MANY_ROWS, LONG_SECONDS = 10_000, 600.0  # from here on the cost of steps over all data is said
 STREAM_BATCHES = 16  # host batches that travel to the device together
@@ -412,5 +413,6 @@ def _sound_steps(
 
 def _next_length(taken: int, seconds: float) -> int:
     """Steps for the next chunk, so that it takes about ``CHUNK_SECONDS``; at most four-fold."""
-    wanted = int(CHUNK_SECONDS * taken / max(seconds, 1e-6))
+    pace = taken / max(seconds, 1e-6)
+    wanted = max(int(CHUNK_SECONDS * pace), min(FEW_STEPS, int(LONG_CHUNK * pace)))
     return max(1, min(wanted, 4 * taken))
