@@ -94,14 +94,13 @@ def by_patches(
         patches = _slices(part, taps, window.rhs_dilation, after, window.strides, window)
         return _product(weights, patches.reshape(rows, -1), 0, 0, options)
 
-    parts = min(
-        k for k in range(1, examples + 1)
-        if examples % k == 0 and examples // k * size <= PATCH_BYTES
-    )  # fmt: skip
-    if parts == 1:
+    parts = -(-examples * size // PATCH_BYTES)
+    if parts <= 1:
         return multiply(images).reshape(outputs, examples, *after)
-    results = lax.map(multiply, images.reshape(parts, -1, *images.shape[1:]))
-    return jnp.swapaxes(results, 0, 1).reshape(outputs, examples, *after)
+    each = -(-examples // parts)
+    filled = jnp.pad(images, [(0, parts * each - examples)] + [(0, 0)] * (images.ndim - 1))
+    results = lax.map(multiply, filled.reshape(parts, each, *images.shape[1:]))
+    return jnp.swapaxes(results, 0, 1).reshape(outputs, parts * each, *after)[:, :examples]
 
 
 def gradient_by_patches(
@@ -132,9 +131,9 @@ def in_groups(
 ) -> jax.Array:
     """A convolution of each group of channels with kernels of its own."""
     *taps, inputs, outputs = kernel.shape
-    if inputs == 1 and prod(taps) <= MOST_TAPS:
+    size = window.output(images.shape[1:-1], taps)
+    if inputs == 1 and prod(taps) <= MOST_TAPS and prod(size):
         # a depthwise one: nothing is summed but taps
-        size = window.output(images.shape[1:-1], taps)
         wide = jnp.repeat(images, outputs // groups, -1)
         met = _cut(wide, 1, taps, window.rhs_dilation, size, window.strides, window)
         terms = [a * w for a, w in zip(met, kernel.reshape(-1, outputs), strict=True)]
@@ -155,10 +154,11 @@ def _by_group(
     parts = jnp.split(images, groups, axis), jnp.split(kernel, groups, -1)
     if groups <= MOST_GROUPS:
         each = [convolve(a, w, window, options) for a, w in zip(*parts, strict=True)]
-    else:
-        stacked = jnp.stack(parts[0]), jnp.stack(parts[1])
-        each = list(lax.map(lambda part: convolve(part[0], part[1], window, options), stacked))
-    return jnp.concatenate(each, -1)
+        return jnp.concatenate(each, -1)
+    stacked = jnp.stack(parts[0]), jnp.stack(parts[1])
+    results = lax.map(lambda part: convolve(part[0], part[1], window, options), stacked)
+    last = jnp.moveaxis(results, 0, -2)
+    return last.reshape(*last.shape[:-2], kernel.shape[-1])
 
 
 def pooling_gradient(errors: jax.Array, x: jax.Array, size: Sequence[int]) -> jax.Array:
@@ -177,9 +177,10 @@ def pooling_gradient(errors: jax.Array, x: jax.Array, size: Sequence[int]) -> ja
     def reduce(a: jax.Array, start: Any, operation: Any) -> jax.Array:
         return lax.reduce_window(a, start, operation, size, size, "VALID")
 
-    places = [lax.broadcasted_iota(x.dtype, inner, place) for place in apart]
+    # floats, for which a CPU has fast windows; all of them whole
+    places = [lax.broadcasted_iota(jnp.float32, inner, place) for place in apart]
     own = sum(place * prod(size[axis + 1 :]) for axis, place in enumerate(places))
-    own = jnp.asarray(own, x.dtype).reshape(covered.shape)
+    own = jnp.asarray(own, jnp.float32).reshape(covered.shape)
     largest = covered == up(reduce(x, -jnp.inf, lax.max))
     first = reduce(jnp.where(largest, own, jnp.inf), jnp.inf, lax.min)
     zero = jnp.zeros((), errors.dtype)

@@ -241,7 +241,8 @@ def _convolution(eqn: JaxprEqn, inputs: list[Laid]) -> Laid | None:
 def _pooling_gradient(eqn: JaxprEqn, inputs: list[Laid]) -> Laid | None:
     (errors, x), params = inputs, eqn.params
     size, strides, padding = (params[name] for name in WINDOW[:3])
-    if params["select_prim"].name != "ge" or size != strides or any(map(any, padding)):
+    usual = params["select_prim"].name == "ge" and jnp.issubdtype(x.array.dtype, jnp.floating)
+    if not usual or size != strides or any(map(any, padding)):
         return _by_axis(*WINDOW[:3])(eqn, inputs)
     own = [size[axis] for axis in x.axes]
     return Laid(pooling_gradient(_moved(errors, x.axes), x.array, own), x.axes)
