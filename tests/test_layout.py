@@ -260,3 +260,4 @@ def test_derivatives_of_a_compiled_function_are_as_written():
     x, w = jnp.ones((1, 1, 3, 3)), jnp.ones((1, 1, 1, 1))
     assert float(function(x, w)) == 9
     assert float(jax.grad(function, 1)(x, w).sum()) == 63
+    assert float(jax.jit(lambda y: y + function(x, w))(1.0)) == 10  # of constants, inside another

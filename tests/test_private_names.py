@@ -19,6 +19,7 @@ from posterax._util.jax_names import (
     has_started,
     primitive,
     shaped,
+    trace_state_clean,
     used_arguments,
 )
 from posterax.program.walker import STRUCTURAL
@@ -37,6 +38,10 @@ def test_one_file_follows_jax():
 def test_started():
     jnp.ones(1)
     assert has_started() is True
+    assert trace_state_clean() is True
+    seen = []
+    jax.make_jaxpr(lambda: seen.append(trace_state_clean()))()
+    assert seen == [False]
 
 
 def test_random_keys():

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import jax
+from jax._src.core import trace_state_clean
 from jax._src.xla_bridge import backends_are_initialized as has_started
 from jax.core import ShapedArray, Tracer
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Primitive, Var
@@ -15,7 +16,8 @@ from jax.interpreters.partial_eval import dce_jaxpr
 
 __all__ = [
     "ClosedJaxpr", "Jaxpr", "JaxprEqn", "Literal", "Primitive", "ShapedArray", "Tracer", "bind",
-    "define_prng_impl", "has_started", "primitive", "scan_sizes", "shaped", "used_arguments",
+    "define_prng_impl", "has_started", "primitive", "scan_sizes", "shaped",
+    "trace_state_clean", "used_arguments",
 ]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from .._util.jax_names import Tracer, bind
+from .._util.jax_names import Tracer, bind, trace_state_clean
 from .._util.program_cache import keep_programs
 from .layout import rewrite
 from .walker import walk
@@ -44,7 +44,8 @@ class Compiled:
 
     def _chosen(self, *arguments: Any) -> Any:
         keep_programs()
-        inside = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(arguments))
+        traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(arguments))
+        inside = traced or not trace_state_clean()
         return self._plain if inside or jax.default_backend() != "cpu" else self._fast
 
 
