@@ -219,7 +219,9 @@ def chart(found, path):
     for axis, (device, results) in zip(axes, found.items(), strict=True):
         rows = [results["steps"][LARGE].get(name) for name in names]
         times = [row["milliseconds"] if row and "error" not in row else 0 for row in rows]
-        colors = ["#9aa5b1", "#c2410c", *["#3f6fa3"] * (len(names) - 2)]
+        plain, own, peer = "#9aa5b1", "#c2410c", "#3f6fa3"
+        kinds = {"deterministic JAX": plain, "PyTorch": plain, "posterax bayes mixture": own}
+        colors = [kinds.get(name, peer) for name in names]
         bars = axis.barh(labels, times, color=colors, height=0.66)
         axis.bar_label(bars, [digits(t) if t else "–" for t in times], padding=4, fontsize=9)
         axis.set_title(TITLES[device], fontsize=10, loc="left")
