@@ -132,7 +132,7 @@ def in_groups(
     """A convolution of each group of channels with kernels of its own."""
     *taps, inputs, outputs = kernel.shape
     size = window.output(images.shape[1:-1], taps)
-    if inputs == 1 and prod(taps) <= MOST_TAPS and prod(size):
+    if inputs == 1 and prod(taps) <= MOST_TAPS and min(size) > 0:
         # a depthwise one: nothing is summed but taps
         wide = jnp.repeat(images, outputs // groups, -1)
         met = _cut(wide, 1, taps, window.rhs_dilation, size, window.strides, window)
