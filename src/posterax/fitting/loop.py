@@ -97,8 +97,17 @@ def abstract_info(
     phase: Phase, state: Any, data: Data | Stack, key: jax.Array
 ) -> tuple[Info, dict[str, Any]]:
     """Shapes of what a step tells, without running one."""
-    arrays, rest = eqx.partition((phase, state, data, key), eqx.is_array)
-    return jax.eval_shape(lambda arrays: _first_info(*eqx.combine(arrays, rest)), arrays)
+    own, static = eqx.partition(phase, eqx.is_array)  # shapes in a plan stay what they are
+    given, rest = eqx.partition((state, data, key), _has_shape)
+
+    def first(own: Phase, given: Any) -> Any:
+        return _first_info(eqx.combine(own, static), *eqx.combine(given, rest))
+
+    return jax.eval_shape(first, own, given)
+
+
+def _has_shape(leaf: Any) -> bool:
+    return eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)
 
 
 def make_buffers(shapes: tuple[Info, dict[str, Any]], rows: int, draw_rows: int) -> Buffers:
