@@ -159,9 +159,13 @@ def restore(
         terms = {name: arrays[f"history/{name}"] for name in header["history"]}
         _check_history(terms, at.step if header["identity"]["resumed"] is None else None)
         at.record(terms)
-        at.report(
-            {n: (arrays[f"report_steps/{n}"], arrays[f"reports/{n}"]) for n in header["reports"]}
-        )
+        reports = {
+            n: (arrays[f"report_steps/{n}"], arrays[f"reports/{n}"]) for n in header["reports"]
+        }
+        uneven = [n for n, (steps, values) in reports.items() if len(steps) != len(values)]
+        if uneven:
+            raise CheckpointError(f"incomplete ({uneven[0]} has steps without values)")
+        at.report(reports)
         if parts:
             draw = draw_template(at.phase)
             for part in parts:
