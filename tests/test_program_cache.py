@@ -51,16 +51,24 @@ def test_never_against_a_setting(setting, environment, expected, tmp_path):
     assert not list(tmp_path.rglob("programs"))
 
 
-def test_not_where_others_write_or_nobody_can(tmp_path):
+def test_another_version_or_processor_has_another_folder(monkeypatch):
     from posterax._util import program_cache
 
+    seen = {program_cache._fingerprint()}
+    monkeypatch.setattr(program_cache.jax, "__version__", "0.0.1")
+    seen.add(program_cache._fingerprint())
+    monkeypatch.setattr(program_cache.Path, "read_text", lambda path: "flags : fpu sse")
+    seen.add(program_cache._fingerprint())
+    assert len(seen) == 3
+
+
+def test_not_where_others_write_or_nobody_can(tmp_path):
     folder = tmp_path / ".cache" / "posterax" / "programs"
     folder.mkdir(parents=True)
     folder.chmod(0o777)
     assert run(tmp_path)[0] == "None"
     (tmp_path / "file").write_text("")
     assert run(tmp_path / "file")[0] == "None"  # no home that can be written
-    assert program_cache._fingerprint() == program_cache._fingerprint()
 
 
 def test_a_folder_of_ones_own(tmp_path):
