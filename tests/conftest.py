@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from posterax._util.memory_maps import make_room
+
 # tests compile much and compute little, and without the emitters that fuse by MLIR a program takes
 # a sixth less to compile; read with the first program, and by subprocesses. XLA ends the process at
 # a flag that it does not know, and newer ones do not know this one
@@ -67,14 +69,9 @@ hasty_module = pytest.fixture(hurry, name="hasty_module", scope="module")
 
 @pytest.fixture(autouse=True, scope="module")
 def few_memory_maps():
-    """A process may hold 65,530 memory maps, and every compiled program takes some of them.
-
-    Beyond that the compiler crashes; one worker that runs all test files gets there.
-    """
+    """Between two files already at half of the maps: tests that count programs are left alone."""
     yield
-    maps = Path("/proc/self/maps")
-    if maps.exists() and len(maps.read_bytes().splitlines()) > 45_000:
-        jax.clear_caches()
+    make_room(share=0.5)
 
 
 @pytest.fixture

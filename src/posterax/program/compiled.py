@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 
 from .._util.jax_names import Tracer, bind, trace_state_clean
+from .._util.memory_maps import make_room
 from .._util.program_cache import keep_programs
 from .layout import rewrite
 from .walker import walk
@@ -46,6 +47,8 @@ class Compiled:
         keep_programs()
         traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(arguments))
         inside = traced or not trace_state_clean()
+        if not inside:
+            make_room()
         return self._plain if inside or jax.default_backend() != "cpu" else self._fast
 
 
