@@ -17,7 +17,10 @@ LARGE, MIDDLE, SMALL = "784-1200-1200-10", "784-400-400-10", "1-100-100-1"
 ROWS = {
     "deterministic JAX": "a deterministic network, JAX",
     "PyTorch": "a deterministic network, PyTorch",
+    "posterax maximum likelihood": "**posterax**, maximum likelihood",
     "posterax map": "**posterax**, maximum a posteriori",
+    "posterax swag": "**posterax**, SWAG",
+    "posterax dropout": "**posterax**, MC dropout",
     "posterax bayes gaussian": "**posterax**, Gaussian prior",
     "posterax bayes mixture": "**posterax**, scale mixture",
     "posterax bayes local": "**posterax**, local reparameterization",

@@ -24,7 +24,10 @@ ROOT = Path(__file__).parent.parent
 PLAIN = "PyTorch"
 PEERS = ("bayesian-torch reparameterization", "bayesian-torch flipout", "torchbnn", "blitz", "pyro")
 LARGE, MIDDLE, SMALL = "784-1200-1200-10", "784-400-400-10", "1-100-100-1"
-STEPS = ("bayes gaussian", "bayes mixture", "bayes local", "bayes flipout", "ivon", "map")
+STEPS = (
+    *("bayes gaussian", "bayes mixture", "bayes local", "bayes flipout", "ivon"),
+    *("maximum likelihood", "map", "swag", "dropout"),
+)
 OTHER_STEPS = ("map", "bayes gaussian", "bayes last layer", "bayes local", "bayes flipout", "ivon")
 OTHER_PEERS = ("PyTorch", *PEERS[:2])
 FIRST_FIT = """

@@ -197,6 +197,7 @@ TASKS = {
     "ivon": lambda n: bayes_step(n, "gaussian", method=px.IVON, estimator="weight"),
     "bayes last layer": lambda n: bayes_step(n, "gaussian", where="head.*"),
     "map": lambda n: bayes_step(n, "gaussian", method=px.MaximumAPosteriori),
+    "maximum likelihood": lambda n: bayes_step(n, "gaussian", method=px.MaximumLikelihood),
     "dropout": lambda n: bayes_step(n, "gaussian", method=px.MCDropout),
     "swag": lambda n: bayes_step(n, "gaussian", method=px.SWAG),
     "minibatch": gather,
