@@ -27,6 +27,7 @@ OTHERS = {
     "ResNet-20": ((3, 32, 32), 64),
     "transformer": ((LENGTH, FEATURES), 64),
     "LSTM": ((LENGTH, FEATURES), 64),
+    "ResNet-18": ((3, 32, 32), 128),  # on a GPU
 }
 
 

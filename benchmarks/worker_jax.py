@@ -34,6 +34,7 @@ def network(name):
     return {
         "LeNet-5": lambda: px.networks.LeNet5(key=0),
         "ResNet-20": lambda: px.networks.ResNet(20, key=0),
+        "ResNet-18": lambda: px.networks.ResNet(18, key=0),
         "transformer": lambda: px.networks.Transformer(
             features, 10, width=width, heads=4, layers=3, length=length, key=0
         ),
@@ -41,7 +42,7 @@ def network(name):
     }[name]()
 
 
-def deterministic_step(name, block_length=32):
+def deterministic_step(name, block_length=32, compute=None):
     """Adam on the mean loss in a compiled loop: what a plain network costs."""
     x, y = (jnp.asarray(a) for a in problem.data(name))
     params, static = eqx.partition(network(name), eqx.is_inexact_array)
@@ -50,8 +51,11 @@ def deterministic_step(name, block_length=32):
     batches = len(y) // size
 
     def loss(params, x, y):
+        if compute is not None:
+            params, x = jax.tree.map(lambda a: a.astype(compute), (params, x))
         module = eqx.combine(params, static)
         out = jax.vmap(module)(x) if name in problem.OTHERS else module(x)
+        out = out.astype(jnp.float32)
         if out.shape[-1] == 1:
             return jnp.mean((out - y) ** 2)
         return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(out, y))
@@ -88,12 +92,12 @@ def _repeat(block, carry, length=32):
     return run
 
 
-def bayes_step(name, prior, where=None, method=px.BayesByBackprop, **options):
+def bayes_step(name, prior, where=None, method=px.BayesByBackprop, compute=None, **options):
     """One step of ``px.fit``, by default with Bayes by Backprop, as fit runs it."""
     likelihood = (
         px.likelihoods.Gaussian(0.1) if problem.outputs(name) == 1 else px.likelihoods.Categorical()
     )
-    model = px.Model(network(name), PRIORS[prior], likelihood, where=where)
+    model = px.Model(network(name), PRIORS[prior], likelihood, where=where, compute_dtype=compute)
     method = method(**options)
     asked = Asked(None, 1_000_000, problem.batch_size(name))
     ready = prepare(model, problem.data(name), method, asked)
@@ -190,7 +194,9 @@ def memory(make, name):
 TASKS = {
     "deterministic": deterministic_step,
     "deterministic by steps": lambda n: deterministic_step(n, 1),
+    "deterministic bf16": lambda n: deterministic_step(n, compute="bfloat16"),
     "bayes gaussian": lambda n: bayes_step(n, "gaussian", estimator="weight"),
+    "bayes bf16": lambda n: bayes_step(n, "gaussian", compute="bfloat16", estimator="weight"),
     "bayes mixture": lambda n: bayes_step(n, "mixture", estimator="weight"),
     "bayes local": lambda n: bayes_step(n, "gaussian", estimator="local"),
     "bayes flipout": lambda n: bayes_step(n, "gaussian", estimator="flipout"),

@@ -13,6 +13,7 @@ from posterax.fitting import loop
 from posterax.fitting.prepare import Asked, prepare
 from posterax.fitting.start import make_start
 from posterax.infer.objective import batch_nll
+from posterax.posteriors import base
 from posterax.program import shared_products
 
 PRIORS = {
@@ -106,7 +107,8 @@ def test_blocks_of_steps_are_steps(setting, start, stop):
         terms = loop.terms_of(chunk.buffers, stop - start)
         reports = loop.reports_of(chunk.buffers, start, stop - start)
         assert reports["kl"][0].tolist() == [t for t in range(start, stop) if t % loop.PERIOD == 0]
-        found.append((chunk.state.mu, chunk.state.rho, terms, reports))
+        assert int(chunk.state.average.taken) == (stop == 64)  # of the last quarter
+        found.append((chunk.state.mu, chunk.state.rho, chunk.state.average.mean, terms, reports))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), *found)
 
 
@@ -209,3 +211,49 @@ def test_blocks_of_inputs_predict_the_same(setting):
     np.testing.assert_allclose(predictive.mean, small.mean, rtol=1e-5, atol=1e-6)
     mean = np.mean([np.asarray(jax.nn.softmax(o)) for o in predictive.outputs()], axis=0)
     np.testing.assert_allclose(predictive.mean, mean, rtol=1e-5, atol=1e-6)
+
+
+def test_members_have_their_means_of_the_last_iterates():
+    x = np.linspace(-1, 1, 32, dtype=np.float32)[:, None]
+    model = px.Model(
+        px.networks.MLP(1, 1, (4,), key=0), px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1)
+    )
+    ensemble = px.DeepEnsemble(2, inside=px.BayesByBackprop())
+    ready = prepare(model, (x, x[:, 0]), ensemble, Asked(None, 32, 32))
+    (phase,) = ensemble.phases(ready.model, ready.plan)
+    key = jax.random.key(0)
+    state = loop.first_state(phase, make_start(None, ready.model), ready.data, key)
+    buffers = loop.make_buffers(loop.abstract_info(phase, state, ready.data, key), 32, 0)
+    fixed = (phase, ready.data, key, jnp.asarray(0), jnp.asarray(32), 1, loop.PERIOD)
+    together = phase._together(loop.run_chunk(fixed, *loop.own((state, buffers))).state)
+    average = together.state.average
+    assert average.taken.tolist() == [1, 1]
+    jax.tree.map(np.testing.assert_array_equal, average.mean["mu"], together.state.mu)
+
+
+def test_steps_of_a_network_with_loops_are_no_graph(monkeypatch):
+    def one_graph(network):
+        model = px.Model(network, likelihood=px.likelihoods.Gaussian(0.1))
+        x = np.zeros((8, 5, 2), np.float32) if network is recurrent else np.zeros((8, 1), "f")
+        ready = prepare(model, (x, np.zeros(8)), px.MaximumLikelihood(), Asked(None, 8, 4))
+        fixed = (ready.phases[0], loop.block_length(ready.phases[0]))
+        return loop.run_chunk._in_graph(fixed, None, None)
+
+    recurrent = px.networks.Recurrent(2, 1, 3, key=0)
+    dense = px.networks.MLP(1, 1, (4,), key=0)
+    assert not one_graph(dense)  # a CPU has no graphs
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert one_graph(dense)
+    assert not one_graph(recurrent)
+
+
+def test_samples_are_mapped_in_groups_that_a_gpu_has_memory_for(monkeypatch):
+    """As many at once as keep it busy, and as their largest arrays leave room for."""
+    groups = []
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(base, "_in_groups", lambda f, ids, group: groups.append(group))
+    monkeypatch.setattr(jax.lax, "map", lambda f, ids: groups.append(1))
+    ids = jnp.arange(100)
+    for rows, width in ((2**14, 1), (2**10, 1), (2**14, 2**11), (2**14, 2**14)):
+        base.map_samples(lambda i, n=rows * width: jnp.zeros(n) + i, ids, rows)
+    assert groups == [10, 100, 2, 1]

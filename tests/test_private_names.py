@@ -22,6 +22,7 @@ from posterax._util.jax_names import (
     trace_state_clean,
     used_arguments,
 )
+from posterax.program.compiled import IN_GRAPH, ON_CPU, compiled
 from posterax.program.walker import STRUCTURAL
 
 PRIVATE = r"jax\.(core|extend|interpreters|_src)|from jax import core|get_bind_params|lax\.\w+_p\b"
@@ -116,3 +117,25 @@ def test_blackjax():
         "rng_key", "state", "logdensity_fn", "step_size", "inverse_mass_matrix",
         "max_num_doublings",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", [ON_CPU, IN_GRAPH])
+def test_this_xla_knows_our_options(options):
+    """Elsewhere a program is compiled without them, and nobody would see why it is slow."""
+    jax.jit(lambda x: x + 1, compiler_options=options)(jnp.ones(3))
+
+
+def test_programs_do_without_options_that_another_xla_lacks(monkeypatch):
+    monkeypatch.setitem(ON_CPU, "xla_cpu_of_another_version", True)
+    double = compiled(lambda x: 2 * x)
+    assert double(jnp.ones(())) == 2
+    assert double(jnp.zeros(())) == 0
+    assert double.programs() == 1
+
+
+def test_errors_of_programs_are_not_taken_for_missing_options():
+    def fail(x):
+        raise ValueError("of its own")
+
+    with pytest.raises(ValueError, match="of its own"):
+        compiled(fail)(jnp.ones(()))

@@ -1,6 +1,6 @@
 """Explicit randomness: every random call takes a key, an int or a JAX key."""
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -12,12 +12,15 @@ KeyLike: TypeAlias = int | jax.Array
 
 def _of_64_bits(seed: int) -> Key:
     """A key of its own for every seed: that of JAX with x64, which without it drops 32 bits."""
-    high, low = divmod(seed, 2**32)
+    high, low = seed // 2**32 % 2**32, seed % 2**32
+    config: Any = jax.config  # its types leave the settings out
+    if config.jax_default_prng_impl == "threefry2x32":  # a program less to compile
+        return jax.random.wrap_key_data(jnp.asarray(np.array([high, low], np.uint32)))
     key = jax.random.key(low)
     if high == 0:
         return key
     words = np.array(jax.random.key_data(key)).reshape(-1, 2)  # high and low, once or twice
-    words[:, 0] = high % 2**32
+    words[:, 0] = high
     return jax.random.wrap_key_data(jnp.asarray(words.reshape(-1)), impl=jax.random.key_impl(key))
 
 
@@ -47,3 +50,10 @@ def as_key(key: KeyLike, name: str = "key") -> Key:
     raise TypeError(
         f"{name} must be an int or a JAX key (jax.random.key(0)), got {type(key).__name__}"
     )
+
+
+@jax.jit  # one program for what is three operations outside of one
+def two_keys(key: Key) -> tuple[Key, Key]:
+    """The two keys that a key splits into."""
+    first, second = jax.random.split(key)
+    return first, second

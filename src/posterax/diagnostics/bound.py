@@ -227,7 +227,7 @@ def mean_of_pairs(values: np.ndarray, weights: np.ndarray) -> tuple[float, float
 
 def _bytes_per_row(posterior: Posterior, data: Data, group: int) -> int:
     model = posterior.model
-    shape, widest = footprint(model.network, model.likelihood.split(abstract_rows(data.x, 1))[0])
+    shape, widest, _ = footprint(model.network, model.likelihood.split(abstract_rows(data.x, 1))[0])
     return 12 * group * max(int(np.prod(shape[1:])), 1) + 2 * group * widest
 
 

@@ -9,15 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from .._util.keys import two_keys
 from .._util.tree import is_key, tree_bytes
 from ..data import Batch, Data, Stack
 from ..infer.base import Draw, History, Info, Phase, Start
+from ..networks.base import footprint
 from ..program.compiled import compiled
 
 MOST_STEPS = 2048  # per chunk: the size of the history buffer
 DRAW_BYTES = 64 * 2**20  # per chunk: the size of the draws buffer
 AUGMENT = 2**31 - 1  # number of the augmentation's key among those of a step
-PERIOD = 16  # steps between two reports, and between two looks of a GPU at the loop's condition
+PERIOD = 16  # steps between two reports, and between two calls of a phase's ``between``
 
 
 class Buffers(NamedTuple):
@@ -42,6 +44,18 @@ def capacity(info: Info) -> tuple[int, int]:
     if info.draw is None:
         return MOST_STEPS, 0
     return MOST_STEPS, max(1, min(MOST_STEPS, DRAW_BYTES // max(tree_bytes(info.draw), 1)))
+
+
+@jax.jit
+def phase_keys(key: jax.Array, phase: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The keys of a phase's start and of its steps."""
+    return two_keys(jax.random.fold_in(key, phase))
+
+
+@compiled
+def own(state: Any) -> Any:
+    """A copy in memory of its own, in one program."""
+    return jax.tree.map(jnp.copy, state)
 
 
 @compiled
@@ -88,6 +102,11 @@ def _report(phase: Phase, state: Any, key: jax.Array) -> dict[str, jax.Array]:
     return phase.report(state, key)
 
 
+@eqx.filter_jit
+def _between(phase: Phase, state: Any) -> Any:
+    return phase.between(state)
+
+
 def _first_info(phase: Phase, state: Any, data: Data | Stack, key: jax.Array) -> Any:
     batch = _batch(phase, data, _index(phase, data, jnp.zeros((), jnp.int32), key), key)
     return _step(phase, state, batch, key)[1], _report(phase, state, key)
@@ -113,7 +132,8 @@ def _has_shape(leaf: Any) -> bool:
 def make_buffers(shapes: tuple[Info, dict[str, Any]], rows: int, draw_rows: int) -> Buffers:
     """Room for the history and the draws of a chunk."""
     info, report = shapes
-    column = lambda n: lambda a: jnp.zeros((n, *a.shape), a.dtype)  # noqa: E731
+    # from the host: zeros made on the device are a program for each shape
+    column = lambda n: lambda a: jax.device_put(np.zeros((n, *a.shape), a.dtype))  # noqa: E731
     return Buffers(
         jax.tree.map(column(rows), info.terms),
         jax.tree.map(column(rows // PERIOD + 1), report),
@@ -144,8 +164,14 @@ def _put(buffers: Any, values: Any, at: jax.Array) -> Any:
     return jax.tree.map(lambda b, v: b.at[at].set(v, mode="drop"), buffers, values)
 
 
+def _in_graph(fixed: tuple[Any, ...], state: Any, buffers: Buffers) -> bool:
+    """Whether a block of steps is one graph of kernels; a network's own loops make it too large."""
+    phase, block = fixed[0], fixed[-1]
+    return block > 1 and not footprint(phase.model.network, phase.plan.inputs).loops
+
+
 # State and buffers are donated: they are written in place. Everything else comes first.
-@compiled(donate="all-except-first")
+@compiled(donate="all-except-first", in_graph=_in_graph)
 def run_chunk(fixed: tuple[Any, ...], state: Any, buffers: Buffers) -> Chunk:
     """Steps ``start … stop−1`` of a phase, fewer when it is done.
 
@@ -155,24 +181,29 @@ def run_chunk(fixed: tuple[Any, ...], state: Any, buffers: Buffers) -> Chunk:
     """
     phase, data, key, start, stop, thin, block = fixed
     order_key, step_key = jax.random.split(key)
+    rows = len(jax.tree.leaves(buffers.terms)[0])
     draw_rows = len(jax.tree.leaves(buffers.draws)[0]) if buffers.draws is not None else 0
 
     def inputs(t: jax.Array) -> Any:
-        return t, _index(phase, data, t, order_key), jax.random.fold_in(step_key, t)
+        return _index(phase, data, t, order_key), jax.random.fold_in(step_key, t)
 
     def report(state: Any, reports: Any, t: jax.Array) -> Any:
         row = t // PERIOD - (start + PERIOD - 1) // PERIOD
-        return _put(reports, _report(phase, state, jax.random.fold_in(step_key, t)), row)
+        told = _report(phase, state, jax.random.fold_in(step_key, t))
+        return _put(reports, told, jnp.where(t < start, rows, row))
 
     def step(carry: Any, given: Any) -> tuple[Any, None]:
-        (state, (terms, reports, draws)), (t, index, key) = carry, given
-        state, info = _step(phase, state, _batch(phase, data, index, key), key)
-        terms = _put(terms, info.terms, t - start)
+        (state, (terms, reports, draws), t), (index, key) = carry, given
+        new, info = _step(phase, state, _batch(phase, data, index, key), key)
+        live = (start <= t) & (t < stop)
+        terms = _put(terms, info.terms, jnp.where(live, t - start, rows))
         if draws is not None:
             before, now = phase.retained(t, thin), phase.retained(t + 1, thin)
-            at = jnp.where(now > before, before - phase.retained(start, thin), draw_rows)
+            at = jnp.where(live & (now > before), before - phase.retained(start, thin), draw_rows)
             draws = _put(draws, info.draw, at)
-        return (state, Buffers(terms, reports, draws)), None
+        if block > 1:  # fused with the update, which reads the old values anyway
+            new = jax.tree.map(lambda a, b: jnp.where(live, a, b), new, state)
+        return (new, Buffers(terms, reports, draws), t + 1), None
 
     def one(carry: Any) -> Any:
         state, (terms, reports, draws), t = carry
@@ -180,32 +211,46 @@ def run_chunk(fixed: tuple[Any, ...], state: Any, buffers: Buffers) -> Chunk:
             reports = jax.lax.cond(
                 t % PERIOD == 0, lambda: report(state, reports, t), lambda: reports
             )
-        (state, buffers), _ = step((state, Buffers(terms, reports, draws)), inputs(t))
-        return state, buffers, t + 1
+        (state, buffers, t), _ = step((state, Buffers(terms, reports, draws), t), inputs(t))
+        state = jax.lax.cond(t % PERIOD == 0, lambda: _between(phase, state), lambda: state)
+        return state, buffers, t
 
     def many(carry: Any) -> Any:
-        # what does not depend on the state is computed for all steps at once: fewer, larger kernels
+        # what does not depend on the state is computed for all steps at once: fewer, larger
+        # kernels. Only the step's number is counted along: read from an array, it would be a copy
+        # from another address in each step, and the step's graph of kernels would be made anew
         state, (terms, reports, draws), t = carry
         reports = report(state, reports, t) if reports else reports
         given = jax.vmap(inputs)(t + jnp.arange(block, dtype=jnp.int32))
-        (state, buffers), _ = jax.lax.scan(step, (state, Buffers(terms, reports, draws)), given)
-        return state, buffers, t + block
-
-    carry = (state, buffers, start)
-    if block > 1:
-        # a device that must ask the host whether to go on is asked once a block
-        carry = jax.lax.while_loop(
-            lambda c: (c[2] % PERIOD == 0) & (c[2] + block <= stop) & ~phase.done(c[0]), many, carry
+        (state, buffers, t), _ = jax.lax.scan(
+            step, (state, Buffers(terms, reports, draws), t), given
         )
-    state, buffers, t = jax.lax.while_loop(
-        lambda c: (c[2] < stop) & ((c[2] == start) | ~phase.done(c[0])), one, carry
-    )
-    return Chunk(state, buffers, t - start, phase.done(state))
+        after = _between(phase, state)
+        return jax.tree.map(lambda a, b: jnp.where(t <= stop, a, b), after, state), buffers, t
+
+    if block > 1:
+        # a device that must ask the host whether to go on is asked once a block; what a block has
+        # beyond the chunk leaves no trace
+        carry = jax.lax.while_loop(
+            lambda c: c[2] < stop, many, (state, buffers, start - start % block)
+        )
+    else:
+        carry = jax.lax.while_loop(
+            lambda c: (c[2] < stop) & ((c[2] == start) | ~phase.done(c[0])), one,
+            (state, buffers, start),
+        )  # fmt: skip
+    state, buffers, t = carry
+    return Chunk(state, buffers, jnp.minimum(t, stop) - start, phase.done(state))
 
 
 def block_length(phase: Phase) -> int:
-    """Steps between two looks at the loop's condition: free on a CPU, a wait on a GPU."""
-    return 1 if jax.default_backend() == "cpu" or phase.plan.all_data else PERIOD
+    """Steps between two looks at the loop's condition: free on a CPU, a wait on a GPU.
+
+    Steps of chains take long by themselves, and a phase that ends itself must not go beyond.
+    """
+    alone = phase.plan.all_data and phase.retained(np.zeros((), np.int32), 1) is not None
+    ends = type(phase).done is not Phase.done
+    return 1 if jax.default_backend() == "cpu" or alone or ends else PERIOD
 
 
 def terms_of(buffers: Buffers, taken: int) -> History:

@@ -150,9 +150,9 @@ def _prepare_arrays(
         rows = n
     on_device = Data(
         jax.tree.map(lambda a: jnp.asarray(pad_rows(a, rows)), held_x),
-        jnp.asarray(pad_rows(held_y, rows)).reshape(rows, *inner),
-        jnp.asarray(np.concatenate([weight, np.zeros(rows - n)]), dtype),
-        jnp.asarray(n, jnp.int32),
+        jnp.asarray(pad_rows(held_y, rows).reshape(rows, *inner)),
+        jnp.asarray(np.concatenate([weight, np.zeros(rows - n)]).astype(dtype)),
+        jax.device_put(np.int32(n)),
         augment,
     )
     return Prepared(model, on_device, None, plan, method.phases(model, plan), augment, auto)
@@ -292,9 +292,9 @@ def _plan(
         least = LEAST_STEPS if epochs is None else 1
         steps = check_steps(max(least, round(passes * batches)), said)
     return Plan(
-        jnp.asarray(total, jnp.result_type(float)),
-        jnp.asarray(batches, jnp.int32),
-        jnp.asarray(whole_number("steps", steps), jnp.int32),
+        jax.device_put(np.asarray(total, jnp.result_type(float))),
+        jax.device_put(np.int32(batches)),
+        jax.device_put(np.int32(whole_number("steps", steps))),
         size,
         targets,
         all_data=needs.all_data,

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
@@ -137,9 +136,9 @@ class Run:
             return False
         return self.until.longer(self, phase)
 
-    def _keys(self) -> jax.Array:
+    def _keys(self) -> tuple[jax.Array, jax.Array]:
         """The keys of a phase's start and of its steps."""
-        return jax.random.split(jax.random.fold_in(self.key, self.at.phase))
+        return loop.phase_keys(self.key, np.uint32(self.at.phase))
 
     def first_state(self, phase: Phase) -> PyTree:
         """The state before the very first step."""
@@ -163,9 +162,9 @@ class Run:
             return True
         if at.step == 0 and not last and bool(phase.done(at.state)):  # nothing to do from here
             return True
-        # what is donated must belong to nobody else
-        at.state = jax.tree.map(lambda a: jnp.array(a, copy=True), at.state)
         buffers, rows, draw_rows = self._buffers(phase)
+        # what is donated must belong to nobody else
+        at.state, buffers = loop.own((at.state, buffers))
         watched, bounds = (steps(self, phase, total) for steps in (validation_steps, bound_steps))
         looks = sorted({*watched, *bounds})
         # the very first state can be made again; any other is copied to the host
@@ -245,8 +244,8 @@ class Run:
         if self.ready.stream is not None:
             stop = min(stop, start + STREAM_BATCHES)
         fixed = (
-            phase, window, self._keys()[1], jnp.asarray(start, jnp.int32),
-            jnp.asarray(stop, jnp.int32), self.thin, loop.block_length(phase),
+            phase, window, self._keys()[1], *jax.device_put((np.int32(start), np.int32(stop))),
+            self.thin, loop.block_length(phase),
         )  # fmt: skip
         with self._explain_memory(phase):
             chunk = loop.run_chunk(fixed, self.at.state, buffers)

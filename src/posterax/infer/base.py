@@ -115,6 +115,13 @@ class Phase(eqx.Module):
         """
         return {}
 
+    def between(self, state: PyTree) -> PyTree:
+        """The state with what costs a pass over the weights and can wait (a mean of iterates).
+
+        It is called after every sixteenth step.
+        """
+        return state
+
     def done(self, state: PyTree) -> jax.Array:
         """Whether to stop before ``length`` steps."""
         return jnp.zeros((), bool)

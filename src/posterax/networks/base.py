@@ -185,10 +185,11 @@ _KNOWN: dict[Any, "Footprint"] = {}
 
 
 class Footprint(NamedTuple):
-    """The shape of the outputs, and the bytes per example of the largest value on the way."""
+    """The shape of the outputs, bytes per example of the largest value, whether it has loops."""
 
     output: tuple[int, ...]
     widest: int
+    loops: bool
 
 
 def footprint(network: Network, x: PyTree) -> Footprint:
@@ -200,7 +201,7 @@ def footprint(network: Network, x: PyTree) -> Footprint:
         >>> from posterax.networks.base import footprint
         >>> network = px.networks.as_network(px.networks.MLP(3, 1, (50, 20), key=0))
         >>> footprint(network, jnp.ones((7, 3)))
-        Footprint(output=(7, 1), widest=200)
+        Footprint(output=(7, 1), widest=200, loops=False)
     """
     leaves, treedef = jax.tree.flatten((network, x))
     key = (treedef, tuple((a.shape, a.dtype) if hasattr(a, "shape") else a for a in leaves))
@@ -215,7 +216,7 @@ def footprint(network: Network, x: PyTree) -> Footprint:
 
 
 def _trace(network: Network, x: PyTree) -> Footprint:
-    output, sizes = _sizes(network, x)
+    output, sizes, loops = _sizes(network, x)
     rows = jax.tree.leaves(x)[0].shape[0]
     more = abstract_rows(x, rows + 1)
     # weights are values too; what grows with the batch is an activation
@@ -224,11 +225,11 @@ def _trace(network: Network, x: PyTree) -> Footprint:
     except (TypeError, ValueError):  # the network insists on its number of rows
         grown = sizes
     widest = max((b - a for a, b in zip(sizes, grown, strict=False)), default=0)
-    return Footprint(output, max(widest, 0))
+    return Footprint(output, max(widest, 0), loops)
 
 
-def _sizes(network: Network, x: PyTree) -> tuple[tuple[int, ...], list[int]]:
-    """The shape of the outputs, and the bytes of every value of the traced program."""
+def _sizes(network: Network, x: PyTree) -> tuple[tuple[int, ...], list[int], bool]:
+    """The shape of the outputs, the bytes of every value of the program, and if it has loops."""
     arrays, rest = eqx.partition((network.params, network.state), eqx.is_array)
 
     def forward(arrays: PyTree, x: PyTree) -> Any:
@@ -238,9 +239,12 @@ def _sizes(network: Network, x: PyTree) -> tuple[tuple[int, ...], list[int]]:
     program, outputs = jax.make_jaxpr(forward, return_shape=True)(arrays, x)
     if not hasattr(outputs, "shape"):
         raise TypeError(f"network must return one array, got {type(outputs).__name__}")
-    values = [shaped(out) for eqn in equations(program) for out in eqn.outvars]
-    return tuple(outputs.shape), [
+    found = list(equations(program))
+    values = [shaped(out) for eqn in found for out in eqn.outvars]
+    sizes = [
         value.size * value.dtype.itemsize
         for value in values
         if not jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
     ]
+    loops = any(eqn.primitive.name in ("scan", "while") for eqn in found)
+    return tuple(outputs.shape), sizes, loops

@@ -66,6 +66,16 @@ class Linear(eqx.Module):
         return x @ self.weight.T + self.bias
 
 
+@eqx.filter_jit  # one program, not several for each layer
+def _linears(key: jax.Array, sizes: tuple[int, ...], gains: tuple[float, ...]) -> list[Linear]:
+    """Layers from each size to the next."""
+    keys = jax.random.split(key, len(gains))
+    return [
+        Linear(i, o, gain=gain, key=k)
+        for i, o, gain, k in zip(sizes[:-1], sizes[1:], gains, keys, strict=True)
+    ]
+
+
 class MLP(Configured):
     """A fully connected network, f(x) = W_L h(… h(W₁ x + b₁) …) + b_L.
 
@@ -121,11 +131,7 @@ class MLP(Configured):
         sizes = (self.in_size, *self.hidden_sizes, self.out_size)
         gain = gain_of(activation)
         gains = [gain / adding**2 if adds else gain for adds in self._adds()] + [1.0]
-        keys = jax.random.split(as_key(key), len(sizes) - 1)
-        self.layers = [
-            Linear(i, o, gain=gain, key=k)
-            for i, o, gain, k in zip(sizes[:-1], sizes[1:], gains, keys, strict=True)
-        ]
+        self.layers = _linears(as_key(key), sizes, tuple(gains))
 
     def _adds(self) -> list[bool]:
         """Which hidden layers add to their input; the first never does, it reads x."""

@@ -13,17 +13,21 @@ from jaxtyping import PyTree
 
 from .._util.admit import admit_inputs, check_finite
 from .._util.checks import whole_number
-from .._util.keys import KeyLike, as_key
+from .._util.jax_names import shaped
+from .._util.keys import KeyLike, as_key, two_keys
 from .._util.memory import refuse_draws
 from .._util.tree import dtype_of, tree_bytes, tree_size
 from ..model import Model, Parameters
 from ..predictive import Particles, Predictive, Targets
 from ..priors import PerWeight
 from ..program.compiled import compiled
+from ..program.walker import equations
 from .record import Record
 
 if TYPE_CHECKING:
     from ..diagnostics.diagnosis import Diagnosis
+
+GROUP_BYTES = 2**28  # on a GPU, of the largest array of samples that are mapped at once
 
 Summary = Callable[[Parameters], Any]
 Estimate = tuple[np.ndarray, np.ndarray]  # and its standard error
@@ -182,6 +186,8 @@ class Posterior(eqx.Module):
 
     def bare(self) -> Self:
         """Without record and evidence, as compiled programs take it."""
+        if self.record is None and self.evidence is None:
+            return self
         return dataclasses.replace(self, record=None, evidence=None)
 
     def sample(self, key: KeyLike, n: int) -> Parameters:
@@ -247,7 +253,7 @@ class Posterior(eqx.Module):
         if samples is not None:
             samples = whole_number("samples", samples)
             refuse_draws("samples", self.most(samples))
-        weights_key, noise_key = jax.random.split(as_key(key))
+        weights_key, noise_key = two_keys(as_key(key))
         particles = self.antithetic(weights_key, samples)
         return Predictive(
             self, x, particles, noise_key,
@@ -336,16 +342,26 @@ class Posterior(eqx.Module):
 def map_samples(function: Callable[[Any], Any], ids: PyTree, rows: int) -> Any:
     """``function`` of every identity, several at once where one alone leaves the device idle.
 
-    One large product after another is best on a CPU; a GPU minds the number of kernels. A divisor
-    of the samples, where there is one, leaves no remainder to compile apart.
+    One large product after another is best on a CPU; a GPU minds the number of kernels, and has
+    memory for several. A divisor of the samples, where there is one, leaves no remainder to compile
+    apart.
     """
     samples = len(jax.tree.leaves(ids)[0])
-    enough = 2048 if jax.default_backend() == "cpu" else 2**16
-    most = max(1, min(samples, enough // rows))
+    if jax.default_backend() == "cpu":
+        most = max(1, min(samples, 2048 // rows))
+    else:
+        most = max(1, min(samples, 2**18 // rows, GROUP_BYTES // _largest_value(function, ids)))
     divisor = next(d for d in range(most, 0, -1) if samples % d == 0)
     group = divisor if 2 * divisor >= most else most
     # a batch of one would still be a batch, which a CPU's matrix products do not fuse with
     return jax.lax.map(function, ids) if group == 1 else _in_groups(function, ids, group)
+
+
+def _largest_value(function: Callable[[Any], Any], ids: PyTree) -> int:
+    """Bytes of the largest array that one sample takes."""
+    program = jax.make_jaxpr(function)(jax.tree.map(lambda a: a[0], ids))
+    values = [shaped(out) for eqn in equations(program) for out in eqn.outvars]
+    return max((v.size * getattr(v.dtype, "itemsize", 1) for v in values), default=1)
 
 
 def _in_groups(function: Callable[[Any], Any], ids: PyTree, group: int) -> Any:

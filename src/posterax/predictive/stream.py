@@ -258,7 +258,7 @@ class Streamed:
     def _footprint(self) -> tuple[int, int]:
         """How many outputs an input has, and the bytes of its widest layer."""
         one = abstract_rows(self._x, 1)
-        shape, widest = footprint(self._model.network, self._model.likelihood.split(one)[0])
+        shape, widest, _ = footprint(self._model.network, self._model.likelihood.split(one)[0])
         return max(int(np.prod(shape[1:])), 1), widest
 
 

@@ -1,5 +1,6 @@
 """Compiled functions: Equinox's ``filter_jit``, with programs made fit for the device."""
 
+import re
 from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any
@@ -13,9 +14,26 @@ from .._util.program_cache import keep_programs
 from .layout import rewrite
 from .walker import walk
 
+Options = dict[str, Any]
+
 # XLA's default of 256 leaves half of a register unused where a processor has wider ones; others
 # take the widest they have
-VECTOR_BITS = 512
+ON_CPU: Options = {"xla_cpu_prefer_vector_width": 512}
+
+# A program's kernels are recorded once, as graphs, and launched together. What does not depend on
+# one another runs side by side
+ON_GPU: Options = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
+
+# Loops are part of a graph as well, one whose number of turns is known with all of its turns: the
+# host is not asked in between
+IN_GRAPH: Options = ON_GPU | {
+    "xla_gpu_enable_command_buffer": (
+        "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,CONDITIONAL,WHILE"
+    ),
+    "xla_gpu_command_buffer_unroll_loops": True,
+}
+
+_UNKNOWN = re.compile("No such compile option|While setting option")
 
 
 class Compiled:
@@ -25,35 +43,68 @@ class Compiled:
     it was written: derivatives that it defines itself are not lost.
     """
 
-    def __init__(self, function: Callable[..., Any], donate: Any = "none"):
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        donate: Any = "none",
+        in_graph: Callable[..., bool] | None = None,
+    ):
         update_wrapper(self, function)
-        self._plain = eqx.filter_jit(function, donate=donate)
-        options: Any = {"compiler_options": {"xla_cpu_prefer_vector_width": VECTOR_BITS}}
-        self._fast = eqx.filter_jit(_rewritten(function), donate=donate, **options)
+        self._function, self._donate, self._in_graph = function, donate, in_graph
+        self._programs: dict[str, Any] = {}
+        self._options = {"inside": {}, "cpu": ON_CPU, "gpu": ON_GPU, "graph": IN_GRAPH}
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        return self._chosen(arguments, named)(*arguments, **named)
+        kind = self._kind(arguments, named)
+        try:
+            return self._program(kind)(*arguments, **named)
+        except jax.errors.JaxRuntimeError as error:
+            # nothing has run: another XLA has other names, and is fast enough without
+            if not self._options[kind] or not _UNKNOWN.search(str(error)):
+                raise
+        self._options[kind] = {}
+        del self._programs[kind]
+        return self._program(kind)(*arguments, **named)
 
     def lower(self, *arguments: Any, **named: Any) -> Any:
         """The program that a call would compile."""
-        return self._chosen(arguments, named).lower(*arguments, **named)
+        return self._program(self._kind(arguments, named)).lower(*arguments, **named)
 
     def programs(self) -> int:
         """How many programs there are of it."""
-        both: tuple[Any, ...] = (self._plain, self._fast)
-        return sum(each._cached._cache_size() for each in both)
+        return sum(each._cached._cache_size() for each in self._programs.values())
 
-    def _chosen(self, *arguments: Any) -> Any:
+    def _program(self, kind: str) -> Any:
+        if kind not in self._programs:
+            function = _rewritten(self._function) if kind == "cpu" else self._function
+            options: Any = {"compiler_options": self._options[kind]} if kind != "inside" else {}
+            self._programs[kind] = eqx.filter_jit(function, donate=self._donate, **options)
+        return self._programs[kind]
+
+    def _kind(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> str:
         keep_programs()
-        traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(arguments))
-        inside = traced or not trace_state_clean()
-        if not inside:
-            make_room()
-        return self._plain if inside or jax.default_backend() != "cpu" else self._fast
+        traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((arguments, named)))
+        if traced or not trace_state_clean():
+            return "inside"
+        make_room()
+        if jax.default_backend() == "cpu":
+            return "cpu"
+        graph = self._in_graph is not None and self._in_graph(*arguments, **named)
+        return "graph" if graph else "gpu"
 
 
-def compiled(function: Callable[..., Any] | None = None, *, donate: Any = "none") -> Any:
+def compiled(
+    function: Callable[..., Any] | None = None,
+    *,
+    donate: Any = "none",
+    in_graph: Callable[..., bool] | None = None,
+) -> Any:
     """Compile a function of arrays and other values, as ``eqx.filter_jit`` does.
+
+    Args:
+        function: what is compiled.
+        donate: whose memory results may take, as of ``eqx.filter_jit``.
+        in_graph: of the arguments, whether a GPU gets the loops of the program as one graph.
 
     Example:
         >>> import jax.numpy as jnp
@@ -65,8 +116,8 @@ def compiled(function: Callable[..., Any] | None = None, *, donate: Any = "none"
         (Array([2., 2.], dtype=float32), 'a')
     """
     if function is None:
-        return lambda function: Compiled(function, donate)
-    return Compiled(function, donate)
+        return lambda function: Compiled(function, donate, in_graph)
+    return Compiled(function, donate, in_graph)
 
 
 def _rewritten(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -102,6 +102,12 @@ class EnsemblePhase(Phase):
         state, terms = zip(*each, strict=True) if self.unrolled else each
         return state, Info(jax.tree.map(jnp.mean, self._together(terms)))
 
+    def between(self, state: PyTree) -> PyTree:
+        def one(now: Member) -> Member:
+            return Member(self.variant.phase(self.member, now.own).between(now.state), now.own)
+
+        return self._each(one, state)
+
     def report(self, state: PyTree, key: jax.Array) -> dict[str, jax.Array]:
         def one(now: Member, key: jax.Array) -> dict[str, jax.Array]:
             return self.variant.phase(self.member, now.own).report(now.state, key)

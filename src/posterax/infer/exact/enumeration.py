@@ -86,7 +86,7 @@ class Summation(Phase):
         """How many states' intermediate values may be there at the same time."""
         inputs = self.model.likelihood.split(batch.x)[0]
         rows = jax.tree.leaves(inputs)[0].shape[0]
-        shape, widest = footprint(self.model.network, inputs)
+        shape, widest, _ = footprint(self.model.network, inputs)
         return max(1, BYTES_AT_ONCE // (12 * math.prod(shape) + 2 * rows * widest + 1))
 
     def explain(self, state: Visited, history: History, term: str | None = None) -> str | None:

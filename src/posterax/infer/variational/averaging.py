@@ -16,7 +16,6 @@ from jaxtyping import PyTree
 from ..base import Plan
 
 LAST = 0.75  # of the steps are taken before the first that counts
-EVERY = 16  # steps: neighbours are alike, and each costs a pass over the weights
 
 
 class Average(NamedTuple):
@@ -34,12 +33,14 @@ def no_average(values: PyTree) -> Average:
 def averaged(before: Average, values: Callable[[], PyTree], step: jax.Array, plan: Plan) -> Average:
     """With the values after ``step`` steps in it, where they count; else they are not computed.
 
+    It is for a phase's ``between``: neighbours are alike, and each costs a pass over the weights.
+
     Example:
         >>> import jax.numpy as jnp
         >>> from types import SimpleNamespace
         >>> from posterax.infer.variational.averaging import averaged, no_average
         >>> average, plan = no_average(jnp.zeros(())), SimpleNamespace(steps=jnp.asarray(128))
-        >>> for step in range(1, 129):
+        >>> for step in range(16, 129, 16):
         ...     value = lambda: jnp.asarray(1.0 * step)
         ...     average = averaged(average, value, jnp.asarray(step), plan)
         >>> print(average.mean, average.taken)  # of 112 and 128
@@ -57,7 +58,10 @@ def averaged(before: Average, values: Callable[[], PyTree], step: jax.Array, pla
     def leave() -> Average:  # a fit that is made longer begins anew
         return Average(before.mean, jnp.where(late, before.taken, 0))
 
-    return jax.lax.cond(late & (step % EVERY == 0), put, leave)
+    if jax.default_backend() == "cpu":
+        return jax.lax.cond(late, put, leave)
+    # a GPU passes over the weights sooner than it decides not to
+    return jax.tree.map(lambda a, b: jnp.where(late, a, b), put(), leave())
 
 
 def best_of(average: Average, values: PyTree) -> PyTree:

@@ -211,10 +211,14 @@ class IVONPhase(Phase):
         momentum = jax.tree.map(follow, state.momentum, self.model.bayesian(grads))
         precision = jax.tree.map(curve, priors, state.precision, products, is_leaf=is_prior)
         mu = jax.tree.map(move, priors, state.mu, momentum, precision, points, is_leaf=is_prior)
-        average, step = state.average, state.step + 1
-        if average is not None:
-            average = averaged(average, lambda: (mu, _variances(precision)), step, self.plan)
+        step, average = state.step + 1, state.average
         return NewtonState(mu, momentum, precision, moments, network_state, step, average)
+
+    def between(self, state: NewtonState) -> NewtonState:
+        if state.average is None:
+            return state
+        values = lambda: (state.mu, _variances(state.precision))  # noqa: E731
+        return state._replace(average=averaged(state.average, values, state.step, self.plan))
 
     # -- what it tells
 

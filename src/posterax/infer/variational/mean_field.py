@@ -83,9 +83,8 @@ class VariationalPhase(ElboPhase):
             grads, nll, network_state = self._mean_gradient(state, batch, keys, signs, scales)
 
         new, optimizer = self._descend(state.variational, grads, state.optimizer)
-        average = self._averaged(state.average, new, state.step + 1)
         after = VariationalState(
-            new["mu"], new["rho"], network_state, optimizer, state.step + 1, average
+            new["mu"], new["rho"], network_state, optimizer, state.step + 1, state.average
         )
         return after, Info({"nll": mean_nll(nll, batch)})
 

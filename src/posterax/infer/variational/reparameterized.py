@@ -200,8 +200,8 @@ class FamilyPhase(ElboPhase):
     def step(self, state: FamilyState, batch: Batch, key: jax.Array) -> tuple[FamilyState, Info]:
         grads, terms, network_state = self.gradient(state, batch, key)
         variational, optimizer = self._descend(state.variational, grads, state.optimizer)
-        average = self._averaged(state.average, variational, state.step + 1)
-        new = FamilyState(variational, network_state, optimizer, state.step + 1, average)
+        step, average = state.step + 1, state.average
+        new = FamilyState(variational, network_state, optimizer, step, average)
         return new, Info(terms)
 
     def report(self, state: FamilyState, key: jax.Array) -> dict[str, jax.Array]:
