@@ -48,32 +48,36 @@ def norm(channels):
 class Block(nn.Module):
     """Two 3 × 3 convolutions, added to the input."""
 
-    def __init__(self, i, o, stride):
+    def __init__(self, i, o, stride, learned=False):
         super().__init__()
         self.first = nn.Conv2d(i, o, 3, stride, 1, bias=False)
         self.second = nn.Conv2d(o, o, 3, 1, 1, bias=False)
         self.norms = nn.ModuleList([norm(o), norm(o)])
-        self.stride, self.more = stride, o - i
+        self.stride, self.more, self.shortcut = stride, o - i, None
+        if learned and (stride > 1 or i != o):
+            self.shortcut = nn.Sequential(nn.Conv2d(i, o, 1, stride, bias=False), norm(o))
 
     def forward(self, x):
         h = torch.relu(self.norms[0](self.first(x)))
         h = self.norms[1](self.second(h))
+        if self.shortcut is not None:
+            return torch.relu(h + self.shortcut(x))
         x = x[:, :, :: self.stride, :: self.stride]
         return torch.relu(h + F.pad(x, (0, 0, 0, 0, 0, self.more)))
 
 
-class ResNet20(nn.Module):
-    """Three stages of three blocks, 16-32-64 channels."""
+class ResNet(nn.Module):
+    """Stages of blocks of 3 × 3 convolutions, each twice as wide as the one before."""
 
-    def __init__(self):
+    def __init__(self, width, stages, learned):
         super().__init__()
-        self.stem, self.norm = nn.Conv2d(3, 16, 3, 1, 1, bias=False), norm(16)
-        blocks, channels = [], 16
-        for stage, place in itertools.product(range(3), range(3)):
-            wide = 16 * 2**stage
-            blocks.append(Block(channels, wide, 2 if stage and place == 0 else 1))
+        self.stem, self.norm = nn.Conv2d(3, width, 3, 1, 1, bias=False), norm(width)
+        blocks, channels = [], width
+        for stage, place in ((s, i) for s, count in enumerate(stages) for i in range(count)):
+            wide = width * 2**stage
+            blocks.append(Block(channels, wide, 2 if stage and place == 0 else 1, learned))
             channels = wide
-        self.blocks, self.head = nn.Sequential(*blocks), nn.Linear(64, 10)
+        self.blocks, self.head = nn.Sequential(*blocks), nn.Linear(channels, 10)
 
     def forward(self, x):
         x = self.blocks(torch.relu(self.norm(self.stem(x))))
@@ -110,7 +114,13 @@ class Lstm(nn.Module):
         return self.head(self.cell(x)[0][:, -1])
 
 
-OTHERS = {"LeNet-5": LeNet5, "ResNet-20": ResNet20, "transformer": Transformer, "LSTM": Lstm}
+OTHERS = {
+    "LeNet-5": LeNet5,
+    "ResNet-20": lambda: ResNet(16, (3, 3, 3), learned=False),
+    "ResNet-18": lambda: ResNet(64, (2, 2, 2, 2), learned=True),
+    "transformer": Transformer,
+    "LSTM": Lstm,
+}
 
 
 def make(name):

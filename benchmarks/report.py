@@ -99,29 +99,30 @@ def others_table(results):
         for network in networks:
             row = results["steps"][network].get(name)
             known = row is not None and "error" not in row
-            low, high = row["ratios"] if known else (0, 0)
-            text = f"{cell(row)} ({row['ratio']:.2f} ×, {low:.2f} to {high:.2f})" if known else "–"
-            cells.append(text)
+            cells.append(f"{cell(row)} ({_spread(row)})" if known else "–")
         lines.append("| " + " | ".join([title, *cells]) + " |")
     return "\n".join(lines)
 
 
 def full_table(results, device):
     """All networks of one device, with ratios to the deterministic step, and peak memory."""
-    heads = [*(f"step, {n}" for n in (SMALL, MIDDLE, LARGE)), f"peak memory, {LARGE}"]
+    networks = [n for n in (SMALL, MIDDLE, LARGE) if n in results["steps"]]
+    heads = [f"step, {n}" for n in networks]
+    heads += [f"peak memory, {LARGE}"] if "memory" in results else []
     lines = ["| | " + " | ".join(heads) + " |", "| --- |" + " ---: |" * len(heads)]
     for name, title in ROWS.items():
         if name not in results["steps"][LARGE]:
             continue
         cells = []
-        for network in (SMALL, MIDDLE, LARGE):
+        for network in networks:
             row = results["steps"][network].get(name)
             known = row is not None and "error" not in row
-            cells.append(f"{cell(row)} ({row['ratio']:.2f} ×)" if known else "–")
-        held = results["memory"].get(name, {})
-        cells.append(
+            cells.append(f"{cell(row)} ({_spread(row)})" if known else "–")
+        held = results.get("memory", {}).get(name, {})
+        peak = (
             f"{held['bytes'] / 2**20:.0f} MiB ({held['ratio']:.2f} ×)" if "bytes" in held else "–"
         )
+        cells += [peak] if "memory" in results else []
         lines.append("| " + " | ".join([title, *cells]) + " |")
     about, start = results["about"], results["start"]
     minibatch = results["steps"][LARGE]["posterax minibatch alone"]["milliseconds"]
@@ -129,13 +130,24 @@ def full_table(results, device):
     versions = ", ".join(f"{k} {v}" for k, v in {**about["ours"], **about["peers"]}.items())
     return (
         f"{TITLES[device]}, {versions}, Python {about['python']}, {about['date']}; median of "
-        f"{about['rounds']} interleaved rounds, {about['seconds']} s in all.\n\n"
+        f"{about['rounds']} interleaved rounds{_note(about)}; {about['seconds']} s in all.\n\n"
         + "\n".join(lines)
         + f"\n\nGathering a shuffled minibatch takes {1000 * minibatch:.0f} µs, "
         f"{100 * minibatch / step:.1f} % of the large network's step. `import posterax` takes "
         f"{start['import_seconds_beyond_jax']:.2f} s beyond `import jax`, and a first small fit "
         f"with all its compilation {start['first_fit_seconds']:.1f} s{_again(start)}."
     )
+
+
+def _note(about):
+    """What else was special about a run."""
+    return f" ({about['note']})" if "note" in about else ""
+
+
+def _spread(row):
+    """A ratio, with the least and the largest of a round."""
+    low, high = row["ratios"]
+    return f"{row['ratio']:.2f} ×, {low:.2f} to {high:.2f}"
 
 
 def _again(start):

@@ -17,19 +17,20 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.problem import BATCH, INPUTS, OTHERS, SAMPLES, THREADS, batch_size
+from benchmarks.problem import INPUTS, ON_GPU, OTHERS, SAMPLES, THREADS, batch_size
 from posterax._util.writing import write_file
 
 ROOT = Path(__file__).parent.parent
-PLAIN = "PyTorch"
+PLAIN, BASE, LOW = "PyTorch", "deterministic JAX", "deterministic JAX, bf16"
 PEERS = ("bayesian-torch reparameterization", "bayesian-torch flipout", "torchbnn", "blitz", "pyro")
 LARGE, MIDDLE, SMALL = "784-1200-1200-10", "784-400-400-10", "1-100-100-1"
 STEPS = (
     *("bayes gaussian", "bayes mixture", "bayes local", "bayes flipout", "ivon"),
     *("maximum likelihood", "map", "swag", "dropout"),
 )
+BRIEF = ("bayes gaussian", "bayes mixture", "bayes local", "bayes flipout", "map")
+GPU_STEPS = ("bayes gaussian", "bayes bf16", "bayes local")
 OTHER_STEPS = ("map", "bayes gaussian", "bayes last layer", "bayes local", "bayes flipout", "ivon")
-OTHER_PEERS = ("PyTorch", *PEERS[:2])
 FIRST_FIT = """
 import time, numpy as np
 x = np.linspace(-1, 1, 200)[:, None].astype("float32")
@@ -135,7 +136,8 @@ def show(title: str, results: dict[str, Any], base: str) -> None:
 def memory(device: str, python: str, torch_device: str, base: str) -> dict[str, Any]:
     """Peak memory of a step, each in a process that did nothing else."""
     found = {}
-    ours = {base: "deterministic"} | {f"posterax {task}": task for task in STEPS}
+    steps = BRIEF if device == "gpu" else STEPS  # where each process compiles for long
+    ours = {base: "deterministic"} | {f"posterax {task}": task for task in steps}
     peers = PEERS if device == "gpu" else ()
     for name in (*ours, *peers):
         if name in ours:
@@ -150,7 +152,7 @@ def memory(device: str, python: str, torch_device: str, base: str) -> dict[str, 
     return found
 
 
-def start_up(repeats: int = 3) -> dict[str, float]:
+def start_up(repeats: int) -> dict[str, float]:
     """Seconds to import posterax beyond JAX, and for a first small fit.
 
     The import ends at the first names that can be used. The fit compiles everything; in a second
@@ -177,65 +179,107 @@ def start_up(repeats: int = 3) -> dict[str, float]:
     }
 
 
+class Bench:
+    """All libraries in turns; what is found is written after each table, so that none is lost."""
+
+    def __init__(self, options: argparse.Namespace):
+        self.options, self.began = options, time.time()
+        self.gpu = options.device == "gpu"
+        self.torch_device = "cuda" if self.gpu else "cpu"
+        self.found: dict[str, Any] = {"start": start_up(options.starts), "steps": {}}
+        print({name: round(seconds, 2) for name, seconds in self.found["start"].items()})
+        self.ours = Worker("benchmarks.worker_jax", sys.executable, options.device)
+        self.peers = {
+            peer: Worker("benchmarks.worker_torch", options.peers, self.torch_device, peer)
+            for peer in (PLAIN, *PEERS)
+        }
+        self.versions = self.ours.versions(), self.peers[PEERS[0]].versions()
+
+    def keep(self) -> None:
+        """Write what there is."""
+        self.found["about"] = {
+            "device": self.options.device,
+            "machine": platform.processor() or platform.machine(),
+            "threads": THREADS,
+            "python": platform.python_version(),
+            "ours": self.versions[0],
+            "peers": self.versions[1],
+            "date": time.strftime("%Y-%m-%d"),
+            "rounds": self.options.rounds,
+            "seconds": round(time.time() - self.began),
+        }
+        out = Path(self.options.out)
+        out.mkdir(parents=True, exist_ok=True)
+        write_file(out / f"{self.options.device}.json", json.dumps(self.found, indent=1) + "\n")
+
+    def _own(self, *tasks: str) -> dict[str, tuple[Worker, str]]:
+        return {f"posterax {task}": (self.ours, task) for task in tasks}
+
+    def _theirs(self, *peers: str, task: str = "step") -> dict[str, tuple[Worker, str]]:
+        return {peer: (self.peers[peer], task) for peer in peers}
+
+    def _steps(self, network: str, entries: dict[str, tuple[Worker, str]], base: str) -> None:
+        results = measure(entries, network, base, self.options.seconds, self.options.rounds)
+        show(f"training step, {network}, batch {batch_size(network)}, Adam", results, base)
+        self.found["steps"][network] = results
+        self.keep()
+
+    def dense(self, *networks: str) -> None:
+        """Steps of dense networks; on a GPU, where compilation is long, not of all methods."""
+        for network in networks:
+            tasks = BRIEF if self.gpu and network != LARGE else STEPS
+            entries = {BASE: (self.ours, "deterministic")} | self._own(*tasks)
+            entries |= {"posterax minibatch alone": (self.ours, "minibatch")}
+            self._steps(network, entries | self._theirs(*self.peers), BASE)
+
+    def predictions(self) -> None:
+        """Of 10,000 inputs with 100 samples."""
+        passes = f"{SAMPLES} deterministic passes"
+        entries = {passes: (self.ours, "deterministic predict"), "posterax": (self.ours, "predict")}
+        entries |= self._theirs(*self.peers, task="predict")
+        results = measure(entries, MIDDLE, passes, self.options.seconds, 3)
+        show(f"prediction, {MIDDLE}, {SAMPLES} samples, {INPUTS} inputs", results, passes)
+        self.found["predict"] = results
+        self.keep()
+
+    def others(self) -> None:
+        """Steps of convolutional, attention and recurrent networks."""
+        if self.gpu:
+            entries = {BASE: (self.ours, "deterministic"), LOW: (self.ours, "deterministic bf16")}
+            entries |= self._own(*GPU_STEPS) | self._theirs(PLAIN)
+            self._steps(ON_GPU, entries, BASE)
+            return
+        for network in OTHERS:
+            if network != ON_GPU:
+                entries = self._theirs(PLAIN, *PEERS[:2])
+                entries |= {f"{BASE}, step by step": (self.ours, "deterministic by steps")}
+                self._steps(network, entries | self._own(*OTHER_STEPS), PLAIN)
+
+    def memory(self) -> None:
+        """Peaks of a step."""
+        for worker in (self.ours, *self.peers.values()):
+            worker.close()
+        options = self.options
+        self.found["memory"] = memory(options.device, options.peers, self.torch_device, BASE)
+        show(f"peak memory of a step, {LARGE}, data aside", self.found["memory"], BASE)
+        self.keep()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu")
     parser.add_argument("--peers", default=str(ROOT / ".cache/peers/bin/python"))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.6)
+    parser.add_argument("--starts", type=int, default=3, help="processes for each start-up figure")
     parser.add_argument("--out", default=str(ROOT / "benchmarks/results"))
-    options = parser.parse_args()
-    began = time.time()
-    start = start_up()
-    print({name: round(seconds, 2) for name, seconds in start.items()}, flush=True)
-    ours = Worker("benchmarks.worker_jax", sys.executable, options.device)
-    torch_device = "cuda" if options.device == "gpu" else "cpu"
-    peers = {
-        peer: Worker("benchmarks.worker_torch", options.peers, torch_device, peer)
-        for peer in (PLAIN, *PEERS)
-    }
-    everything: dict[str, Any] = {"start": start, "steps": {}}
-    base = "deterministic JAX"
-    for network in (LARGE, MIDDLE, SMALL):
-        entries = {base: (ours, "deterministic")}
-        entries |= {f"posterax {task}": (ours, task) for task in STEPS}
-        entries |= {"posterax minibatch alone": (ours, "minibatch")}
-        entries |= {peer: (worker, "step") for peer, worker in peers.items()}
-        results = measure(entries, network, base, options.seconds, options.rounds)
-        show(f"training step, {network}, batch {BATCH}, Adam", results, base)
-        everything["steps"][network] = results
-    for network in OTHERS:
-        entries = {peer: (peers[peer], "step") for peer in OTHER_PEERS}
-        entries |= {"deterministic JAX, step by step": (ours, "deterministic by steps")}
-        entries |= {f"posterax {task}": (ours, task) for task in OTHER_STEPS}
-        results = measure(entries, network, PLAIN, options.seconds, options.rounds)
-        show(f"training step, {network}, batch {batch_size(network)}, Adam", results, PLAIN)
-        everything["steps"][network] = results
-    passes = f"{SAMPLES} deterministic passes"
-    entries = {passes: (ours, "deterministic predict"), "posterax": (ours, "predict")}
-    entries |= {peer: (worker, "predict") for peer, worker in peers.items()}
-    results = measure(entries, MIDDLE, passes, options.seconds, 3)
-    show(f"prediction, {MIDDLE}, {SAMPLES} samples, {INPUTS} inputs", results, passes)
-    everything["predict"] = results
-    everything["about"] = {
-        "device": options.device,
-        "machine": platform.processor() or platform.machine(),
-        "threads": THREADS,
-        "python": platform.python_version(),
-        "ours": ours.versions(),
-        "peers": peers[PEERS[0]].versions(),
-        "date": time.strftime("%Y-%m-%d"),
-        "rounds": options.rounds,
-    }
-    for worker in (ours, *peers.values()):
-        worker.close()
-    everything["memory"] = memory(options.device, options.peers, torch_device, base)
-    show(f"peak memory of a step, {LARGE}, data aside", everything["memory"], base)
-    everything["about"]["seconds"] = round(time.time() - began)
-    out = Path(options.out)
-    out.mkdir(parents=True, exist_ok=True)
-    write_file(out / f"{options.device}.json", json.dumps(everything, indent=1) + "\n")
-    print(f"\n{everything['about']}")
+    bench = Bench(parser.parse_args())
+    bench.dense(LARGE)
+    bench.predictions()
+    bench.others()
+    bench.dense(MIDDLE, SMALL)
+    bench.memory()
+    print(f"\n{bench.found['about']}")
 
 
 if __name__ == "__main__":

@@ -231,20 +231,26 @@ def test_members_have_their_means_of_the_last_iterates():
     jax.tree.map(np.testing.assert_array_equal, average.mean["mu"], together.state.mu)
 
 
-def test_steps_of_a_network_with_loops_are_no_graph(monkeypatch):
-    def one_graph(network):
-        model = px.Model(network, likelihood=px.likelihoods.Gaussian(0.1))
-        x = np.zeros((8, 5, 2), np.float32) if network is recurrent else np.zeros((8, 1), "f")
+def test_small_steps_without_loops_and_convolutions_are_one_graph(monkeypatch):
+    shapes = {"dense": (1,), "recurrent": (5, 2), "convolutional": (28, 28)}
+
+    def one_graph(name):
+        model = px.Model(networks[name], likelihood=px.likelihoods.Gaussian(0.1))
+        x = np.zeros((8, *shapes[name]), np.float32)
         ready = prepare(model, (x, np.zeros(8)), px.MaximumLikelihood(), Asked(None, 8, 4))
         fixed = (ready.phases[0], loop.block_length(ready.phases[0]))
         return loop.run_chunk._in_graph(fixed, None, None)
 
-    recurrent = px.networks.Recurrent(2, 1, 3, key=0)
-    dense = px.networks.MLP(1, 1, (4,), key=0)
-    assert not one_graph(dense)  # a CPU has no graphs
+    networks = {
+        "dense": px.networks.MLP(1, 1, (4,), key=0),
+        "recurrent": px.networks.Recurrent(2, 1, 3, key=0),
+        "convolutional": px.networks.LeNet5(out_size=1, key=0),
+    }
+    assert not one_graph("dense")  # a CPU has no graphs
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert one_graph(dense)
-    assert not one_graph(recurrent)
+    assert [one_graph(name) for name in networks] == [True, False, False]
+    monkeypatch.setattr(loop, "SMALL_STEP", 10)
+    assert not one_graph("dense")
 
 
 def test_samples_are_mapped_in_groups_that_a_gpu_has_memory_for(monkeypatch):

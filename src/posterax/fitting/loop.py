@@ -18,6 +18,7 @@ from ..program.compiled import compiled
 
 MOST_STEPS = 2048  # per chunk: the size of the history buffer
 DRAW_BYTES = 64 * 2**20  # per chunk: the size of the draws buffer
+SMALL_STEP = 2**30  # multiplications of a forward pass: some tens of microseconds on a GPU
 AUGMENT = 2**31 - 1  # number of the augmentation's key among those of a step
 PERIOD = 16  # steps between two reports, and between two calls of a phase's ``between``
 
@@ -165,9 +166,10 @@ def _put(buffers: Any, values: Any, at: jax.Array) -> Any:
 
 
 def _in_graph(fixed: tuple[Any, ...], state: Any, buffers: Buffers) -> bool:
-    """Whether a block of steps is one graph of kernels; a network's own loops make it too large."""
+    """Whether steps are so small that launching their kernels is what takes time."""
     phase, block = fixed[0], fixed[-1]
-    return block > 1 and not footprint(phase.model.network, phase.plan.inputs).loops
+    products = footprint(phase.model.network, phase.plan.inputs).products
+    return block > 1 and products is not None and products * phase.plan.members <= SMALL_STEP
 
 
 # State and buffers are donated: they are written in place. Everything else comes first.

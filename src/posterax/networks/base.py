@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import PyTree
 
-from .._util.jax_names import shaped
+from .._util.jax_names import JaxprEqn, shaped
 from .._util.tree import abstract_rows, named_leaves
 from ..data import shuffle
 from ..program.walker import equations
@@ -185,11 +185,15 @@ _KNOWN: dict[Any, "Footprint"] = {}
 
 
 class Footprint(NamedTuple):
-    """The shape of the outputs, bytes per example of the largest value, whether it has loops."""
+    """The shape of the outputs, and the bytes per example of the largest value on the way.
+
+    ``products`` are the multiplications of its matrix products for the whole batch; ``None`` where
+    there are loops or convolutions.
+    """
 
     output: tuple[int, ...]
     widest: int
-    loops: bool
+    products: int | None
 
 
 def footprint(network: Network, x: PyTree) -> Footprint:
@@ -201,7 +205,7 @@ def footprint(network: Network, x: PyTree) -> Footprint:
         >>> from posterax.networks.base import footprint
         >>> network = px.networks.as_network(px.networks.MLP(3, 1, (50, 20), key=0))
         >>> footprint(network, jnp.ones((7, 3)))
-        Footprint(output=(7, 1), widest=200, loops=False)
+        Footprint(output=(7, 1), widest=200, products=8190)
     """
     leaves, treedef = jax.tree.flatten((network, x))
     key = (treedef, tuple((a.shape, a.dtype) if hasattr(a, "shape") else a for a in leaves))
@@ -216,7 +220,7 @@ def footprint(network: Network, x: PyTree) -> Footprint:
 
 
 def _trace(network: Network, x: PyTree) -> Footprint:
-    output, sizes, loops = _sizes(network, x)
+    output, sizes, products = _sizes(network, x)
     rows = jax.tree.leaves(x)[0].shape[0]
     more = abstract_rows(x, rows + 1)
     # weights are values too; what grows with the batch is an activation
@@ -225,11 +229,11 @@ def _trace(network: Network, x: PyTree) -> Footprint:
     except (TypeError, ValueError):  # the network insists on its number of rows
         grown = sizes
     widest = max((b - a for a, b in zip(sizes, grown, strict=False)), default=0)
-    return Footprint(output, max(widest, 0), loops)
+    return Footprint(output, max(widest, 0), products)
 
 
-def _sizes(network: Network, x: PyTree) -> tuple[tuple[int, ...], list[int], bool]:
-    """The shape of the outputs, the bytes of every value of the program, and if it has loops."""
+def _sizes(network: Network, x: PyTree) -> tuple[tuple[int, ...], list[int], int | None]:
+    """The shape of the outputs, the bytes of every value of the program, and its products."""
     arrays, rest = eqx.partition((network.params, network.state), eqx.is_array)
 
     def forward(arrays: PyTree, x: PyTree) -> Any:
@@ -246,5 +250,15 @@ def _sizes(network: Network, x: PyTree) -> tuple[tuple[int, ...], list[int], boo
         for value in values
         if not jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
     ]
-    loops = any(eqn.primitive.name in ("scan", "while") for eqn in found)
-    return tuple(outputs.shape), sizes, loops
+    if {"scan", "while", "conv_general_dilated"} & {eqn.primitive.name for eqn in found}:
+        return tuple(outputs.shape), sizes, None
+    return tuple(outputs.shape), sizes, sum(map(_multiplications, found))
+
+
+def _multiplications(eqn: JaxprEqn) -> int:
+    """Of a matrix product."""
+    if eqn.primitive.name != "dot_general":
+        return 0
+    left = shaped(eqn.invars[0])
+    contracted = eqn.params["dimension_numbers"][0][0]
+    return shaped(eqn.outvars[0]).size * prod(left.shape[axis] for axis in contracted)
