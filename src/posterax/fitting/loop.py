@@ -165,6 +165,116 @@ def _put(buffers: Any, values: Any, at: jax.Array) -> Any:
     return jax.tree.map(lambda b, v: b.at[at].set(v, mode="drop"), buffers, values)
 
 
+class Steps(NamedTuple):
+    """Steps ``start … stop−1`` of a phase, as parts of one program."""
+
+    phase: Phase
+    data: Data | Stack
+    order_key: jax.Array
+    step_key: jax.Array
+    start: jax.Array
+    stop: jax.Array
+    thin: int
+
+    def given(self, first: jax.Array) -> Any:
+        """What steps take that does not depend on the state, for all of a period at once.
+
+        Only the step's number is counted along: read from an array, it would be a copy from another
+        address in each step, and a GPU's graph of kernels would be made anew.
+        """
+
+        def one(t: jax.Array) -> Any:
+            index = _index(self.phase, self.data, t, self.order_key)
+            return index, jax.random.fold_in(self.step_key, t)
+
+        return jax.vmap(one)(first + jnp.arange(PERIOD, dtype=jnp.int32))
+
+    def step(self, carry: Any, given: Any, live: Any = True) -> Any:
+        """One step, and what it tells; where it is not ``live``, it tells nothing."""
+        (state, (terms, reports, draws), t), (index, key) = carry, given
+        new, info = _step(self.phase, state, _batch(self.phase, self.data, index, key), key)
+        rows = len(jax.tree.leaves(terms)[0])
+        terms = _put(terms, info.terms, jnp.where(live, t - self.start, rows))
+        if draws is not None:
+            count = lambda t: self.phase.retained(t, self.thin)  # noqa: E731
+            before, rows = count(t), len(jax.tree.leaves(draws)[0])
+            at = jnp.where(live & (count(t + 1) > before), before - count(self.start), rows)
+            draws = _put(draws, info.draw, at)
+        return new, Buffers(terms, reports, draws), t + 1
+
+    def report(self, state: Any, buffers: Buffers, t: jax.Array) -> Buffers:
+        """With the report before step t, a multiple of the period, if the chunk has that step."""
+        if not buffers.reports:
+            return buffers
+        rows = len(jax.tree.leaves(buffers.reports)[0])
+        row = t // PERIOD - (self.start + PERIOD - 1) // PERIOD
+        told = _report(self.phase, state, jax.random.fold_in(self.step_key, t))
+        reports = _put(buffers.reports, told, jnp.where(t < self.start, rows, row))
+        return buffers._replace(reports=reports)
+
+    def one_by_one(self, state: Any, buffers: Buffers) -> Any:
+        """As many steps as there are, and no decision within them that could wait for their end.
+
+        A period begins with its steps. Of the first one there are none where its report is still to
+        be made: before the steps, which write over what it reads, it would need a copy of that.
+        """
+
+        def running(carry: Any) -> jax.Array:
+            return (carry[2] == self.start) | ~self.phase.done(carry[0])
+
+        def period(carry: Any) -> Any:
+            state, buffers, t, fresh = carry
+            first = t - t % PERIOD
+            given = self.given(first)
+            end = jnp.where(fresh & (t == first), t, first + PERIOD)
+            end = jnp.minimum(end, self.stop)
+            state, buffers, t = jax.lax.while_loop(
+                lambda c: (c[2] < end) & running(c),
+                lambda c: self.step(c, jax.tree.map(lambda a: a[c[2] - first], given)),
+                (state, buffers, t),
+            )
+            edge = t % PERIOD == 0
+            state = jax.lax.cond(
+                edge & (t > self.start), lambda: _between(self.phase, state), lambda: state
+            )
+            buffers = jax.lax.cond(
+                edge & (t < self.stop), lambda: self.report(state, buffers, t), lambda: buffers
+            )
+            return state, buffers, t, jnp.zeros((), bool)
+
+        return jax.lax.while_loop(
+            lambda c: (c[2] < self.stop) & running(c),
+            period, (state, buffers, self.start, jnp.ones((), bool)),
+        )[:3]  # fmt: skip
+
+    def in_periods(self, state: Any, buffers: Buffers) -> Any:
+        """Whole periods, for a device that must ask the host whether to go on.
+
+        What a period has beyond the chunk leaves no trace: old values are read in any case.
+        """
+
+        def masked(carry: Any, given: Any) -> tuple[Any, None]:
+            live = (self.start <= carry[2]) & (carry[2] < self.stop)
+            new, buffers, t = self.step(carry, given, live)
+            return (_where(live, new, carry[0]), buffers, t), None
+
+        def period(carry: Any) -> Any:
+            state, buffers, t = carry
+            carry = state, self.report(state, buffers, t), t
+            state, buffers, t = jax.lax.scan(masked, carry, self.given(t))[0]
+            return _where(t <= self.stop, _between(self.phase, state), state), buffers, t
+
+        begin = self.start - self.start % PERIOD
+        state, buffers, t = jax.lax.while_loop(
+            lambda c: c[2] < self.stop, period, (state, buffers, begin)
+        )
+        return state, buffers, jnp.minimum(t, self.stop)
+
+
+def _where(holds: jax.Array, new: Any, old: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(holds, a, b), new, old)
+
+
 def _in_graph(fixed: tuple[Any, ...], state: Any, buffers: Buffers) -> bool:
     """Whether steps are so small that launching their kernels is what takes time."""
     phase, block = fixed[0], fixed[-1]
@@ -183,66 +293,10 @@ def run_chunk(fixed: tuple[Any, ...], state: Any, buffers: Buffers) -> Chunk:
     """
     phase, data, key, start, stop, thin, block = fixed
     order_key, step_key = jax.random.split(key)
-    rows = len(jax.tree.leaves(buffers.terms)[0])
-    draw_rows = len(jax.tree.leaves(buffers.draws)[0]) if buffers.draws is not None else 0
-
-    def inputs(t: jax.Array) -> Any:
-        return _index(phase, data, t, order_key), jax.random.fold_in(step_key, t)
-
-    def report(state: Any, reports: Any, t: jax.Array) -> Any:
-        row = t // PERIOD - (start + PERIOD - 1) // PERIOD
-        told = _report(phase, state, jax.random.fold_in(step_key, t))
-        return _put(reports, told, jnp.where(t < start, rows, row))
-
-    def step(carry: Any, given: Any) -> tuple[Any, None]:
-        (state, (terms, reports, draws), t), (index, key) = carry, given
-        new, info = _step(phase, state, _batch(phase, data, index, key), key)
-        live = (start <= t) & (t < stop)
-        terms = _put(terms, info.terms, jnp.where(live, t - start, rows))
-        if draws is not None:
-            before, now = phase.retained(t, thin), phase.retained(t + 1, thin)
-            at = jnp.where(live & (now > before), before - phase.retained(start, thin), draw_rows)
-            draws = _put(draws, info.draw, at)
-        if block > 1:  # fused with the update, which reads the old values anyway
-            new = jax.tree.map(lambda a, b: jnp.where(live, a, b), new, state)
-        return (new, Buffers(terms, reports, draws), t + 1), None
-
-    def one(carry: Any) -> Any:
-        state, (terms, reports, draws), t = carry
-        if reports:
-            reports = jax.lax.cond(
-                t % PERIOD == 0, lambda: report(state, reports, t), lambda: reports
-            )
-        (state, buffers, t), _ = step((state, Buffers(terms, reports, draws), t), inputs(t))
-        state = jax.lax.cond(t % PERIOD == 0, lambda: _between(phase, state), lambda: state)
-        return state, buffers, t
-
-    def many(carry: Any) -> Any:
-        # what does not depend on the state is computed for all steps at once: fewer, larger
-        # kernels. Only the step's number is counted along: read from an array, it would be a copy
-        # from another address in each step, and the step's graph of kernels would be made anew
-        state, (terms, reports, draws), t = carry
-        reports = report(state, reports, t) if reports else reports
-        given = jax.vmap(inputs)(t + jnp.arange(block, dtype=jnp.int32))
-        (state, buffers, t), _ = jax.lax.scan(
-            step, (state, Buffers(terms, reports, draws), t), given
-        )
-        after = _between(phase, state)
-        return jax.tree.map(lambda a, b: jnp.where(t <= stop, a, b), after, state), buffers, t
-
-    if block > 1:
-        # a device that must ask the host whether to go on is asked once a block; what a block has
-        # beyond the chunk leaves no trace
-        carry = jax.lax.while_loop(
-            lambda c: c[2] < stop, many, (state, buffers, start - start % block)
-        )
-    else:
-        carry = jax.lax.while_loop(
-            lambda c: (c[2] < stop) & ((c[2] == start) | ~phase.done(c[0])), one,
-            (state, buffers, start),
-        )  # fmt: skip
-    state, buffers, t = carry
-    return Chunk(state, buffers, jnp.minimum(t, stop) - start, phase.done(state))
+    steps = Steps(phase, data, order_key, step_key, start, stop, thin)
+    run = steps.one_by_one if block == 1 else steps.in_periods
+    state, buffers, t = run(state, buffers)
+    return Chunk(state, buffers, t - start, phase.done(state))
 
 
 def block_length(phase: Phase) -> int:
