@@ -22,9 +22,9 @@ TASKS = {
     "small, Bayes by Backprop": ("bayes gaussian", SMALL),
     "LeNet-5, Bayes by Backprop": ("bayes gaussian", "LeNet-5"),
     "transformer, Bayes by Backprop": ("bayes gaussian", "transformer"),
-    "prediction": ("predict", "784-400-400-10"),
+    "prediction": ("predict", SMALL),
 }
-LEVEL, SECONDS = 0.9, 0.4
+LEVEL, SECONDS = 0.9, 0.3
 
 
 def worker(source: Path) -> Worker:
@@ -71,13 +71,12 @@ def verdict(low: float, middle: float, high: float) -> str:
 
 def compare(before: Worker, now: Worker, task: str, network: str, rounds: int) -> list[float]:
     """Ratios of now to before, one a round, the order changing from round to round."""
-    times = 32
     for each in (before, now):
         trial = each.ask(task, network, 1)
         if "error" in trial:
             raise RuntimeError(f"{task}, {network}: {trial['error']}")
-    one = before.ask(task, network, times)["seconds"]
-    times = 1 if task == "predict" else max(32, 32 * round(SECONDS / one / 32))
+    one = before.ask(task, network, 8)["seconds"]
+    times = 8 * max(1, round(SECONDS / one / 8))
     ratios = []
     for i in range(rounds):
         pair = (before, now) if i % 2 == 0 else (now, before)

@@ -42,6 +42,13 @@ def network(name):
     }[name]()
 
 
+def model_of(name, prior, **options):
+    """The network with a prior, and the likelihood that goes with its outputs."""
+    one = problem.outputs(name) == 1
+    likelihood = px.likelihoods.Gaussian(0.1) if one else px.likelihoods.Categorical()
+    return px.Model(network(name), PRIORS[prior], likelihood, **options)
+
+
 def deterministic_step(name, block_length=32, compute=None):
     """Adam on the mean loss in a compiled loop: what a plain network costs."""
     x, y = (jnp.asarray(a) for a in problem.data(name))
@@ -94,10 +101,7 @@ def _repeat(block, carry, length=32):
 
 def bayes_step(name, prior, where=None, method=px.BayesByBackprop, compute=None, **options):
     """One step of ``px.fit``, by default with Bayes by Backprop, as fit runs it."""
-    likelihood = (
-        px.likelihoods.Gaussian(0.1) if problem.outputs(name) == 1 else px.likelihoods.Categorical()
-    )
-    model = px.Model(network(name), PRIORS[prior], likelihood, where=where, compute_dtype=compute)
+    model = model_of(name, prior, where=where, compute_dtype=compute)
     method = method(**options)
     asked = Asked(None, 1_000_000, problem.batch_size(name))
     ready = prepare(model, problem.data(name), method, asked)
@@ -126,7 +130,7 @@ def bayes_step(name, prior, where=None, method=px.BayesByBackprop, compute=None,
 
 def bayes_predict(name):
     """``posterior.predict`` with 100 samples on 10,000 inputs, moments computed."""
-    model = px.Model(network(name), PRIORS["gaussian"], px.likelihoods.Categorical())
+    model = model_of(name, "gaussian")
     posterior = px.fit(model, problem.data(name, 256), px.BayesByBackprop(), steps=1)
     x = jnp.asarray(problem.data(name, problem.INPUTS)[0])
 
@@ -155,9 +159,7 @@ def deterministic_predict(name):
 
 def gather(name):
     """The minibatches of a fit alone: shuffled indices, rows gathered."""
-    model = px.Model(network(name), PRIORS["gaussian"], px.likelihoods.Categorical())
-    if problem.outputs(name) == 1:
-        model = px.Model(network(name), PRIORS["gaussian"], px.likelihoods.Gaussian(0.1))
+    model = model_of(name, "gaussian")
     ready = prepare(
         model, problem.data(name), px.BayesByBackprop(), Asked(None, 1_000_000, problem.BATCH)
     )
