@@ -165,6 +165,11 @@ def _put(buffers: Any, values: Any, at: jax.Array) -> Any:
     return jax.tree.map(lambda b, v: b.at[at].set(v, mode="drop"), buffers, values)
 
 
+def _rows(buffer: Any) -> int:
+    """How many there are; what is put behind the last is dropped."""
+    return max((len(column) for column in jax.tree.leaves(buffer)), default=0)
+
+
 class Steps(NamedTuple):
     """Steps ``start … stop−1`` of a phase, as parts of one program."""
 
@@ -193,12 +198,11 @@ class Steps(NamedTuple):
         """One step, and what it tells; where it is not ``live``, it tells nothing."""
         (state, (terms, reports, draws), t), (index, key) = carry, given
         new, info = _step(self.phase, state, _batch(self.phase, self.data, index, key), key)
-        rows = len(jax.tree.leaves(terms)[0])
-        terms = _put(terms, info.terms, jnp.where(live, t - self.start, rows))
+        terms = _put(terms, info.terms, jnp.where(live, t - self.start, _rows(terms)))
         if draws is not None:
             count = lambda t: self.phase.retained(t, self.thin)  # noqa: E731
-            before, rows = count(t), len(jax.tree.leaves(draws)[0])
-            at = jnp.where(live & (count(t + 1) > before), before - count(self.start), rows)
+            kept = live & (count(t + 1) > count(t))
+            at = jnp.where(kept, count(t) - count(self.start), _rows(draws))
             draws = _put(draws, info.draw, at)
         return new, Buffers(terms, reports, draws), t + 1
 
@@ -206,10 +210,10 @@ class Steps(NamedTuple):
         """With the report before step t, a multiple of the period, if the chunk has that step."""
         if not buffers.reports:
             return buffers
-        rows = len(jax.tree.leaves(buffers.reports)[0])
         row = t // PERIOD - (self.start + PERIOD - 1) // PERIOD
         told = _report(self.phase, state, jax.random.fold_in(self.step_key, t))
-        reports = _put(buffers.reports, told, jnp.where(t < self.start, rows, row))
+        row = jnp.where(t < self.start, _rows(buffers.reports), row)
+        reports = _put(buffers.reports, told, row)
         return buffers._replace(reports=reports)
 
     def one_by_one(self, state: Any, buffers: Buffers) -> Any:
@@ -276,10 +280,12 @@ def _where(holds: jax.Array, new: Any, old: Any) -> Any:
 
 
 def _in_graph(fixed: tuple[Any, ...], state: Any, buffers: Buffers) -> bool:
-    """Whether steps are so small that launching their kernels is what takes time."""
+    """Whether steps, on one device, are so small that launching their kernels takes the time."""
     phase, block = fixed[0], fixed[-1]
+    if block == 1 or (phase.axis is not None and jax.device_count() > 1):
+        return False
     products = footprint(phase.model.network, phase.plan.inputs).products
-    return block > 1 and products is not None and products * phase.plan.members <= SMALL_STEP
+    return products is not None and products * phase.plan.members <= SMALL_STEP
 
 
 # State and buffers are donated: they are written in place. Everything else comes first.
