@@ -202,7 +202,7 @@ def stepper(row: Row, full: bool) -> tuple[Any, px.Posterior]:
     def run(steps: int) -> float:
         # always the same steps of the schedule, so that none is past the end of the fit
         start, stop = (jnp.asarray(n, jnp.int32) for n in (0, steps))
-        fixed = (phase, ready.data, key, start, stop, 1, loop.block_length(phase))
+        fixed = (phase, ready.data, key, start, stop, 1, loop.block_length(phase, box[0]))
         began = time.perf_counter()
         chunk = loop.run_chunk(fixed, *box)
         taken = int(chunk.taken)

@@ -116,14 +116,14 @@ def bayes_step(name, prior, where=None, method=px.BayesByBackprop, compute=None,
         while times > 0:
             n = min(times, 2048)
             start, stop = (jnp.asarray(box[2] + i, jnp.int32) for i in (0, n))
-            fixed = (phase, ready.data, key, start, stop, 1, loop.block_length(phase))
+            fixed = (phase, ready.data, key, start, stop, 1, loop.block_length(phase, box[0]))
             chunk = loop.run_chunk(fixed, box[0], box[1])
             chunk.taken.block_until_ready()
             box[:] = chunk.state, chunk.buffers, box[2] + n
             times -= n
 
     zero = jnp.zeros((), jnp.int32)
-    fixed = (phase, ready.data, key, zero, zero, 1, loop.block_length(phase))
+    fixed = (phase, ready.data, key, zero, zero, 1, loop.block_length(phase, box[0]))
     run.compiled = lambda: loop.run_chunk.lower(fixed, box[0], box[1]).compile().compiled
     return run
 

@@ -197,7 +197,7 @@ def test_a_checkpoint_knows_its_augmentation(tmp_path):
 
 def test_steps_in_blocks_as_on_an_accelerator_are_the_same_steps(monkeypatch):
     one_by_one = weights(fit(Shift(2), steps=2 * loop.PERIOD))
-    monkeypatch.setattr(loop, "block_length", lambda phase: loop.PERIOD)
+    monkeypatch.setattr(loop, "block_length", lambda *_: loop.PERIOD)
     np.testing.assert_allclose(weights(fit(Shift(2), steps=2 * loop.PERIOD)), one_by_one, atol=1e-6)
 
 

@@ -1,5 +1,7 @@
 """What makes a step fast changes no result: each fast path beside the plain one, on one noise."""
 
+import itertools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -231,26 +233,60 @@ def test_members_have_their_means_of_the_last_iterates():
     jax.tree.map(np.testing.assert_array_equal, average.mean["mu"], together.state.mu)
 
 
-def test_small_steps_without_loops_and_convolutions_are_one_graph(monkeypatch):
-    shapes = {"dense": (1,), "recurrent": (5, 2), "convolutional": (28, 28)}
+@pytest.mark.usefixtures("hasty_compiler")
+@pytest.mark.parametrize("block", [1, loop.PERIOD])
+def test_the_mean_of_iterates_does_not_depend_on_chunks(setting, block):
+    """However the steps are cut, also at a period's end and within it."""
+    phase, first, ready, key = setting(px.BayesByBackprop(learning_rate=0.01))
+    found = []
+    for stops in ([112], [48, 64, 80, 112], [1, 9, 64, 71, 80, 81, 96, 111, 112]):
+        buffers = loop.make_buffers(loop.abstract_info(phase, first, ready.data, key), 128, 0)
+        state, buffers = loop.own((first, buffers))
+        for start, stop in itertools.pairwise([0, *stops]):
+            fixed = (phase, ready.data, key, jnp.asarray(start), jnp.asarray(stop), 1, block)
+            chunk = loop.run_chunk(fixed, state, buffers)
+            state, buffers = chunk.state, chunk.buffers
+        assert int(state.average.taken) == 4  # at 64, 80, 96 and 112: late, of 64 steps
+        found.append((state.mu, state.rho, state.average))
+    for other in found[1:]:
+        jax.tree.map(np.testing.assert_array_equal, found[0], other)
 
-    def one_graph(name):
-        model = px.Model(networks[name], likelihood=px.likelihoods.Gaussian(0.1))
-        x = np.zeros((8, *shapes[name]), np.float32)
-        ready = prepare(model, (x, np.zeros(8)), px.MaximumLikelihood(), Asked(None, 8, 4))
-        fixed = (ready.phases[0], loop.block_length(ready.phases[0]))
-        return loop.run_chunk._in_graph(fixed, None, None)
 
-    networks = {
-        "dense": px.networks.MLP(1, 1, (4,), key=0),
-        "recurrent": px.networks.Recurrent(2, 1, 3, key=0),
-        "convolutional": px.networks.LeNet5(out_size=1, key=0),
-    }
-    assert not one_graph("dense")  # a CPU has no graphs
+def test_which_steps_a_gpu_takes_in_whole_periods(monkeypatch):
+    """Small ones, without loops and convolutions, that are not of chains."""
+    rng = np.random.default_rng(0)
+
+    def length(network, method, x, likelihood=None, phase=0):
+        likelihood = likelihood or px.likelihoods.Gaussian(0.1)
+        model = px.Model(network, px.priors.Gaussian(1.0), likelihood)
+        y = np.zeros(8)
+        ready = prepare(model, (x, y), method, Asked(None, 8, None if phase else 4))
+        own = ready.phases[0]
+        state = jax.eval_shape(
+            lambda key: own.init(make_start(None, ready.model), ready.data, key), jax.random.key(0)
+        )
+        return loop.block_length(own, state)
+
+    dense = px.networks.MLP(1, 1, (4,), key=0)
+    x = rng.normal(size=(8, 1)).astype(np.float32)
+    method = px.BayesByBackprop()
+    assert length(dense, method, x) == 1  # a CPU has no graphs
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert [one_graph(name) for name in networks] == [True, False, False]
-    monkeypatch.setattr(loop, "SMALL_STEP", 10)
-    assert not one_graph("dense")
+    assert length(dense, method, x) == loop.PERIOD
+    assert length(dense, px.DeepEnsemble(2), x) == loop.PERIOD
+    exposed = (x, np.ones(8, np.float32))
+    assert length(dense, method, exposed, px.likelihoods.Poisson(exposure=True)) == loop.PERIOD
+    recurrent = px.networks.Recurrent(2, 1, 3, key=0)
+    assert length(recurrent, method, np.zeros((8, 5, 2), np.float32)) == 1
+    lenet = px.networks.LeNet5(out_size=1, key=0)
+    assert length(lenet, method, np.zeros((8, 28, 28), np.float32)) == 1
+    for chains in (px.NUTS(warmup=10), px.MCLMC()):
+        assert length(dense, chains, x, phase=1) == 1
+    monkeypatch.setattr(loop, "SMALL_STEP", 40)
+    assert length(dense, method, x) == loop.PERIOD
+    assert length(dense, px.DeepEnsemble(2), x) == 1
+    monkeypatch.setattr(loop, "LARGE_STATE", 4)
+    assert length(dense, method, x) == 1
 
 
 def test_samples_are_mapped_in_groups_that_a_gpu_has_memory_for(monkeypatch):

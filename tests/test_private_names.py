@@ -135,7 +135,9 @@ def test_programs_do_without_options_that_another_xla_lacks(monkeypatch):
 
 def test_errors_of_programs_are_not_taken_for_missing_options():
     def fail(x):
-        raise ValueError("of its own")
+        raise jax.errors.JaxRuntimeError("of its own")
 
-    with pytest.raises(ValueError, match="of its own"):
-        compiled(fail)(jnp.ones(()))
+    program = compiled(fail)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="of its own"):
+        program(jnp.ones(()))
+    assert program._options["cpu"] == ON_CPU

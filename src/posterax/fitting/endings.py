@@ -189,8 +189,8 @@ def _replay(
         at.state, at.step = run.first_state(phase), 0
     else:
         at.state, at.step = jax.device_put(safe.state), safe.step
-    rows = len(jax.tree.leaves(buffers.terms)[0])
-    at.state = jax.tree.map(lambda a: jnp.array(a, copy=True), at.state)
+    rows = loop.rows_of(buffers.terms) or loop.MOST_STEPS
+    at.state = loop.own(at.state)
     while at.step < stop:
         chunk = run.chunk(phase, at.step, min(at.step + rows, stop), buffers)
         at.state, buffers = chunk.state, chunk.buffers

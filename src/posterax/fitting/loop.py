@@ -19,6 +19,7 @@ from ..program.compiled import compiled
 MOST_STEPS = 2048  # per chunk: the size of the history buffer
 DRAW_BYTES = 64 * 2**20  # per chunk: the size of the draws buffer
 SMALL_STEP = 2**30  # multiplications of a forward pass: some tens of microseconds on a GPU
+LARGE_STATE = 16  # times the weights: more than a step passes over
 AUGMENT = 2**31 - 1  # number of the augmentation's key among those of a step
 PERIOD = 16  # steps between two reports, and between two calls of a phase's ``between``
 
@@ -165,7 +166,7 @@ def _put(buffers: Any, values: Any, at: jax.Array) -> Any:
     return jax.tree.map(lambda b, v: b.at[at].set(v, mode="drop"), buffers, values)
 
 
-def _rows(buffer: Any) -> int:
+def rows_of(buffer: Any) -> int:
     """How many there are; what is put behind the last is dropped."""
     return max((len(column) for column in jax.tree.leaves(buffer)), default=0)
 
@@ -198,11 +199,11 @@ class Steps(NamedTuple):
         """One step, and what it tells; where it is not ``live``, it tells nothing."""
         (state, (terms, reports, draws), t), (index, key) = carry, given
         new, info = _step(self.phase, state, _batch(self.phase, self.data, index, key), key)
-        terms = _put(terms, info.terms, jnp.where(live, t - self.start, _rows(terms)))
+        terms = _put(terms, info.terms, jnp.where(live, t - self.start, rows_of(terms)))
         if draws is not None:
             count = lambda t: self.phase.retained(t, self.thin)  # noqa: E731
             kept = live & (count(t + 1) > count(t))
-            at = jnp.where(kept, count(t) - count(self.start), _rows(draws))
+            at = jnp.where(kept, count(t) - count(self.start), rows_of(draws))
             draws = _put(draws, info.draw, at)
         return new, Buffers(terms, reports, draws), t + 1
 
@@ -212,7 +213,7 @@ class Steps(NamedTuple):
             return buffers
         row = t // PERIOD - (self.start + PERIOD - 1) // PERIOD
         told = _report(self.phase, state, jax.random.fold_in(self.step_key, t))
-        row = jnp.where(t < self.start, _rows(buffers.reports), row)
+        row = jnp.where(t < self.start, rows_of(buffers.reports), row)
         reports = _put(buffers.reports, told, row)
         return buffers._replace(reports=reports)
 
@@ -252,9 +253,10 @@ class Steps(NamedTuple):
         )[:3]  # fmt: skip
 
     def in_periods(self, state: Any, buffers: Buffers) -> Any:
-        """Whole periods, for a device that must ask the host whether to go on.
+        """Whole periods, for a device that would have to ask the host after each step.
 
-        What a period has beyond the chunk leaves no trace: old values are read in any case.
+        What a period has beyond the chunk leaves no trace: a step's update reads the old values in
+        any case, and chooses.
         """
 
         def masked(carry: Any, given: Any) -> tuple[Any, None]:
@@ -279,23 +281,14 @@ def _where(holds: jax.Array, new: Any, old: Any) -> Any:
     return jax.tree.map(lambda a, b: jnp.where(holds, a, b), new, old)
 
 
-def _in_graph(fixed: tuple[Any, ...], state: Any, buffers: Buffers) -> bool:
-    """Whether steps, on one device, are so small that launching their kernels takes the time."""
-    phase, block = fixed[0], fixed[-1]
-    if block == 1 or (phase.axis is not None and jax.device_count() > 1):
-        return False
-    products = footprint(phase.model.network, phase.plan.inputs).products
-    return products is not None and products * phase.plan.members <= SMALL_STEP
-
-
 # State and buffers are donated: they are written in place. Everything else comes first.
-@compiled(donate="all-except-first", in_graph=_in_graph)
+@compiled(donate="all-except-first", in_graph=lambda fixed, *_: fixed[-1] > 1)
 def run_chunk(fixed: tuple[Any, ...], state: Any, buffers: Buffers) -> Chunk:
     """Steps ``start … stop−1`` of a phase, fewer when it is done.
 
     The number of steps is an argument, not a constant: one compilation serves every chunk.
-    Nothing is kept of the state before a step: choosing between the two would double the memory
-    traffic of an update. ``fit`` finds the last finite state again by repeating the steps to it.
+    Nothing is kept of the state before a step that is not finite: ``fit`` finds the last finite
+    state again by repeating the steps to it.
     """
     phase, data, key, start, stop, thin, block = fixed
     order_key, step_key = jax.random.split(key)
@@ -305,14 +298,23 @@ def run_chunk(fixed: tuple[Any, ...], state: Any, buffers: Buffers) -> Chunk:
     return Chunk(state, buffers, t - start, phase.done(state))
 
 
-def block_length(phase: Phase) -> int:
-    """Steps between two looks at the loop's condition: free on a CPU, a wait on a GPU.
+def block_length(phase: Phase, state: Any) -> int:
+    """A period where a GPU runs whole ones, each as one graph of kernels; else 1.
 
-    Steps of chains take long by themselves, and a phase that ends itself must not go beyond.
+    That is for steps so small that launching their kernels is what takes time, on one device. What
+    a period has too many of them costs nothing, as long as a step passes over the whole state in
+    any case. A phase that ends itself must not go beyond; chains have long steps of their own.
     """
-    alone = phase.plan.all_data and phase.retained(np.zeros((), np.int32), 1) is not None
-    ends = type(phase).done is not Phase.done
-    return 1 if jax.default_backend() == "cpu" or alone or ends else PERIOD
+    if jax.default_backend() == "cpu" or phase.plan.all_data or type(phase).done is not Phase.done:
+        return 1
+    if phase.axis is not None and jax.device_count() > 1:
+        return 1
+    members = getattr(phase, "members", 1)
+    if tree_bytes(state) > LARGE_STATE * members * tree_bytes(phase.model.parameters):
+        return 1
+    inputs = phase.model.likelihood.split(phase.plan.inputs)[0]
+    products = footprint(phase.model.network, inputs).products
+    return PERIOD if products is not None and members * products <= SMALL_STEP else 1
 
 
 def terms_of(buffers: Buffers, taken: int) -> History:

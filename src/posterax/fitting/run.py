@@ -240,12 +240,12 @@ class Run:
 
     def chunk(self, phase: Phase, start: int, stop: int, buffers: loop.Buffers) -> loop.Chunk:
         """Steps ``start … stop−1``, fewer where a stream or the phase ends before."""
+        if self.ready.stream is not None:  # to where a period ends
+            stop = min(stop, start - start % loop.PERIOD + STREAM_BATCHES)
         window = self.window(start, stop)
-        if self.ready.stream is not None:
-            stop = min(stop, start + STREAM_BATCHES)
         fixed = (
             phase, window, self._keys()[1], *jax.device_put((np.int32(start), np.int32(stop))),
-            self.thin, loop.block_length(phase),
+            self.thin, loop.block_length(phase, self.at.state),
         )  # fmt: skip
         with self._explain_memory(phase):
             chunk = loop.run_chunk(fixed, self.at.state, buffers)

@@ -31,7 +31,7 @@ def no_average(values: PyTree) -> Average:
 
 
 def averaged(before: Average, values: Callable[[], PyTree], step: jax.Array, plan: Plan) -> Average:
-    """With the values after ``step`` steps in it, where they count; else they are not computed.
+    """With the values after ``step`` steps in it, where they count.
 
     It is for a phase's ``between``: neighbours are alike, and each costs a pass over the weights.
 
