@@ -96,7 +96,7 @@ def test_many_convolutions_and_their_gradients(given, seed):
 
 @pytest.mark.parametrize("shapes", [((17, 1, 12, 12), (6, 1, 5, 5)), ((32, 8, 9, 9), (8, 8, 3, 3))])
 def test_the_fast_ways_are_taken(shapes, monkeypatch):
-    """Few channels by patches, kernels' gradients in parts; small limits change no number."""
+    """Few channels by patches or shifts, kernels' gradients in parts; limits change no number."""
     x, w = (jax.random.normal(jax.random.key(i), s) for i, s in enumerate(shapes))
 
     def run(x, w):
@@ -106,15 +106,16 @@ def test_the_fast_ways_are_taken(shapes, monkeypatch):
 
     def names(limit):
         monkeypatch.setattr(convolution, "PATCH_BYTES", limit)
+        monkeypatch.setattr(convolution, "SHIFT_BYTES", limit)
         check(with_gradients(run), x, w, 0)
         program = rewrite(jax.make_jaxpr(with_gradients(run))(x, w, 0))
         return [eqn.primitive.name for eqn in equations(program.jaxpr)]
 
     usual, tight = names(2**24), names(2 * 25 * 144 * 4)
     if shapes[0][1] == 1:
-        assert usual.count("dot_general") == 2  # the result and the kernel's gradient
+        assert usual.count("dot_general") == 3  # the result and the gradients of both
         assert "scan" in tight  # patches of two examples at a time
-        assert tight.count("dot_general") == 1
+        assert tight.count("dot_general") == 2
     else:
         assert usual.count("conv_general_dilated") == 2 + 32 // convolution.PART
 

@@ -5,7 +5,7 @@ Axes lie as XLA's fast convolution has them: images (examples, space …, channe
 is taken goes by shapes. The bounds below were chosen by time on one processor (2 cores, AVX-512).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
@@ -15,9 +15,11 @@ import jax.numpy as jnp
 from jax import lax
 
 FEW = 4  # channels: so few leave XLA's convolution without work
+SOME, MORE = 6, 20  # channels of a result, and of what it is made of: so few do too
 TAPS = range(8, 129)  # rows of a matrix of patches that is worth its making
 MOST_TAPS = 64  # of a depthwise kernel
 PATCH_BYTES = 16 * 2**20  # of patches at a time
+SHIFT_BYTES = 4 * 2**20  # of what is to be shifted: what comes out of a loop is not made again
 PART, MOST_PARTS = 8, 16  # examples in a part of a kernel's gradient, and the most parts
 MOST_GROUPS = 16  # convolutions written one after another; more of them are a loop
 
@@ -82,7 +84,7 @@ def by_patches(
     Gives (outputs, examples, space …), or ``None`` where this is not the faster way. Patches are
     made for some examples at a time.
     """
-    examples, *space, channels = images.shape
+    _, *space, channels = images.shape
     *taps, _, outputs = kernel.shape
     rows, after = prod(taps) * channels, window.output(space, taps)
     size = rows * prod(after) * images.dtype.itemsize
@@ -92,15 +94,45 @@ def by_patches(
 
     def multiply(part: jax.Array) -> jax.Array:
         patches = _slices(part, taps, window.rhs_dilation, after, window.strides, window)
-        return _product(weights, patches.reshape(rows, -1), 0, 0, options)
+        result = _product(weights, patches.reshape(rows, -1), 0, 0, options)
+        return result.reshape(outputs, len(part), *after)
 
-    parts = -(-examples * size // PATCH_BYTES)
-    if parts <= 1:
-        return multiply(images).reshape(outputs, examples, *after)
-    each = -(-examples // parts)
-    filled = jnp.pad(images, [(0, parts * each - examples)] + [(0, 0)] * (images.ndim - 1))
-    results = lax.map(multiply, filled.reshape(parts, each, *images.shape[1:]))
-    return jnp.swapaxes(results, 0, 1).reshape(outputs, parts * each, *after)[:, :examples]
+    return _some_at_a_time(multiply, images, size, PATCH_BYTES, 1)
+
+
+def by_shifts(
+    images: jax.Array, kernel: jax.Array, window: Window, options: Options
+) -> jax.Array | None:
+    """A convolution to few channels, as one product and sums of its shifted parts.
+
+    Every pixel meets every tap in a product, whose rows are then added up where they belong, one
+    axis of space after the other. ``None`` where this is not the faster way.
+    """
+    _, *space, channels = images.shape
+    *taps, _, outputs = kernel.shape
+    after, rank = window.output(space, taps), len(taps)
+    columns, alone = prod(taps) * outputs, {*window.strides, *window.lhs_dilation} == {1}
+    size = prod(space) * columns * images.dtype.itemsize
+    few = outputs <= SOME and outputs < channels <= MORE and prod(taps) in TAPS
+    if not (alone and few and prod(space) <= prod(after)) or size > PATCH_BYTES:
+        return None
+    weights = jnp.moveaxis(kernel, -2, 0).reshape(channels, columns)
+
+    def multiply(part: jax.Array) -> jax.Array:
+        met = _product(part.reshape(-1, channels), weights, 1, 0, options)
+        total = met.reshape(-1, *space, *taps, outputs)
+        for axis, step in enumerate(window.rhs_dilation):
+            low, terms = window.padding[axis][0], []
+            for tap in range(taps[axis]):
+                # what lies at a pixel goes to the pixel of the outputs where the tap meets it
+                term = lax.index_in_dim(total, tap, 1 + rank, keepdims=False)
+                fill, before = [(0, 0, 0)] * term.ndim, low - tap * step
+                fill[1 + axis] = (before, after[axis] - space[axis] - before, 0)
+                terms.append(lax.pad(term, jnp.zeros((), term.dtype), fill))
+            total = sum(terms[1:], terms[0])
+        return total
+
+    return _some_at_a_time(multiply, images, size, SHIFT_BYTES, 0)
 
 
 def gradient_by_patches(
@@ -187,6 +219,25 @@ def pooling_gradient(errors: jax.Array, x: jax.Array, size: Sequence[int]) -> ja
     total = jnp.where(own == up(first), up(errors), zero)
     rest = [(0, n - k, 0) for n, k in zip(x.shape, covered.shape, strict=True)]
     return lax.pad(total, zero, rest)
+
+
+def _some_at_a_time(
+    way: Callable[[jax.Array], jax.Array], images: jax.Array, size: int, most: int, axis: int
+) -> jax.Array:
+    """A way over some examples at a time: with ``size`` bytes each, no more than ``most``.
+
+    Results have the examples on this axis.
+    """
+    examples = len(images)
+    parts = -(-examples * size // most)
+    if parts <= 1:
+        return way(images)
+    each = -(-examples // parts)
+    filled = jnp.pad(images, [(0, parts * each - examples)] + [(0, 0)] * (images.ndim - 1))
+    results = lax.map(way, filled.reshape(parts, each, *images.shape[1:]))
+    joined = jnp.moveaxis(results, 0, axis)
+    shape = (*joined.shape[:axis], parts * each, *joined.shape[axis + 2 :])
+    return lax.slice_in_dim(joined.reshape(shape), 0, examples, axis=axis)
 
 
 def _product(a: jax.Array, b: jax.Array, i: int, j: int, options: Options) -> jax.Array:

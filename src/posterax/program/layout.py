@@ -24,6 +24,7 @@ from .convolution import (
     Options,
     Window,
     by_patches,
+    by_shifts,
     channels_last,
     convolve,
     gradient_by_patches,
@@ -233,6 +234,8 @@ def _convolution(eqn: JaxprEqn, inputs: list[Laid]) -> Laid | None:
     if patched is not None:
         return Laid(patched, (second, first, *space))
     result = gradient_by_patches(images, kernel, window, options)
+    if result is None:
+        result = by_shifts(images, kernel, window, options)
     if result is None:
         result = convolve(images, kernel, window, options)
     return Laid(result, usual)
