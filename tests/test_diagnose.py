@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import warnings
 
 import equinox as eqx
 import jax
@@ -163,6 +164,27 @@ def test_predictions_that_were_better_on_the_way():
 def test_prior_against_data(changed, wrong):
     found = variational_findings(record(), bound(), FINE | changed)
     assert kinds(found) == ["prior against data"] * wrong
+
+
+@pytest.mark.parametrize(("free", "rows", "wrong"), [(1.0, 200.0, True), (1.0, 199.0, False),
+                                                     (2.0, 200.0, False)])  # fmt: skip
+def test_known_noise_that_costs_a_nat_a_row(free, rows, wrong):
+    noise = {"free_noise_nll": free, "noise": 0.1, "noise_of_constant": 5.0}
+    found = variational_findings(record(rows=rows), bound(), FINE | noise)  # 2.4 nats a row
+    assert kinds(found) == ["prior against data"] * wrong
+
+
+def test_noise_that_is_too_small_is_told_and_true_noise_is_not():
+    x = np.random.default_rng(0).normal(size=(300, 4)).astype("float32")
+    for true in (0.1, 1.0):
+        y = np.sin(x[:, 0]) + true * np.random.default_rng(1).normal(size=300)
+        model = px.Model(
+            px.networks.MLP(4, 1, (20,), key=0), likelihood=px.likelihoods.Gaussian(noise=0.1)
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            posterior = px.fit(model, (x, y), px.BayesByBackprop(), steps=4000, progress=False)
+        assert ("With noise=0.1 known" in posterior.diagnose().verdict) == (true == 1.0)
 
 
 def test_poor_approximation():

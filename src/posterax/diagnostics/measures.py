@@ -17,6 +17,7 @@ from .._util.noise import noise_key
 from .._util.special import softplus
 from .._util.tree import named_leaves
 from ..data import Data, bucket, pad_rows
+from ..likelihoods.regression import deviations, known_noise
 from ..model import Model, Parameters
 from ..posteriors import MeanFieldGaussian, Posterior, PriorPosterior
 from ..posteriors.draws import pareto_smooth
@@ -43,7 +44,8 @@ def measure(
 ) -> dict[str, Any]:
     """What tells whether a variational posterior can be trusted, in plain numbers.
 
-    ``constant_nll`` is that of the best constant outputs, in nats a row; ``prior_scale`` the
+    ``constant_nll`` is that of the best constant outputs, in nats a row, and ``free_noise_nll``
+    where the noise is known that of a constant with Gaussian noise of its own; ``prior_scale`` the
     deviation of outputs under the prior, beside ``target_scale`` (1 for classes, whose outputs are
     logits), and ``prior_gain`` how much the widest layer adds to it; ``active`` the share of
     weights of an array whose KL from the prior is above 0.1 nats; ``active_units`` the share of
@@ -64,6 +66,7 @@ def measure(
     x, y, weight = few_rows(data)
     found: dict[str, Any] = {
         "constant_nll": constant_nll(posterior, x, y, weight),
+        **_free_noise(posterior.model, y, weight),
         "weights": posterior.model.bayesian_size,
         **_scales(posterior, x, y, weight),
     }
@@ -128,6 +131,17 @@ def constant_nll(
     best = minimize(value, np.asarray(flat), (x, y, weight), jac=True, method="L-BFGS-B")
     nll = best.fun if on is None else value(best.x, *on)[0]
     return float(nll) if np.isfinite(nll) else math.nan
+
+
+def _free_noise(model: Model, y: Any, weight: np.ndarray) -> dict[str, Any]:
+    """The known noise, and the NLL a row of a constant whose noise is as the targets vary."""
+    noise = known_noise(model.likelihood)
+    if noise is None or model.likelihood.kind != "regression":
+        return {}
+    each = deviations(np.asarray(y, np.float64), weight).ravel()
+    nll = float(np.sum(np.log(each)) + len(each) * math.log(2 * math.pi * math.e) / 2)
+    return {"noise": float(np.min(noise)), "noise_of_constant": float(each.max()),
+            "free_noise_nll": nll}  # fmt: skip
 
 
 @compiled

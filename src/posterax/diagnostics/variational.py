@@ -18,6 +18,7 @@ SMALL_NETWORK = 200  # weights: of larger ones no draw of a hundred counts, and 
 OFF, FEW = 0.05, 0.25  # shares of a layer's units below which it is off, and worth a word
 DRIFT, LOST = 0.05, 0.25  # nats a row, and of what was learned, that may be lost again
 BELOW = 0.05, 5.0  # nats a row and nats below the constant predictor
+GUESSED, MANY = 1.0, 200  # nats a row that known noise costs; with fewer rows true noise may too
 FACTOR = 100.0  # between the scale of prior outputs and that of the targets
 DEAR = 50.0  # nats of KL for one active weight
 FLAT = 0.3  # nats a row that larger logits would gain
@@ -38,6 +39,7 @@ def variational_findings(
     said = list(_convergence(record, bound, seen, rows))
     said += _collapse(record, bound, seen)
     open_end = any(finding.serious for finding in said)
+    said += _noise(bound, seen, rows)
     said += _prior(bound, seen, rows, open_end)
     said += _approximation(bound, seen)
     if bound is None:
@@ -165,6 +167,22 @@ def _collapse(record: Record, bound: Bound | None, seen: dict[str, Any]) -> Iter
 
 
 # -- prior against data
+
+
+def _noise(bound: Bound | None, seen: dict[str, Any], rows: float) -> Iterator[Finding]:
+    """Known noise that the weights have to make up for: they fit what is noise, and predict so."""
+    free = seen.get("free_noise_nll")
+    if bound is None or free is None or not rows >= MANY:
+        return
+    short = -free - bound.value / rows
+    if short > GUESSED:
+        yield bad(
+            f"With noise={seen['noise']:.3g} known, the ELBO is {short:.1f} nats a row below that "
+            f"of a constant prediction with noise of ±{seen['noise_of_constant']:.3g}: the weights "
+            "follow what the data's own noise may be, and new rows will lie far outside of the "
+            "intervals. If this noise is a guess, let it be learned: noise='learned'.",
+            kind="prior against data",
+        )
 
 
 def _prior(

@@ -14,7 +14,7 @@ from jaxtyping import PyTree
 
 from .._util.admit import few_rows
 from .._util.tree import named_leaves
-from ..likelihoods import Likelihood
+from ..likelihoods.regression import known_noise
 from ..model import Model
 from ..priors import is_prior
 
@@ -66,7 +66,7 @@ def concerns(model: Model, x: PyTree, y: Any) -> Iterator[str]:
                 yield from _of_inputs(leaf)
     if model.likelihood.kind == "regression":
         columns = _columns(few_rows(y))
-        noise = _known_noise(model.likelihood)
+        noise = known_noise(model.likelihood)
         said = list(_of_targets(columns, _reach(model), 0.0 if noise is None else noise))
         yield from said
         if not said and noise is not None:
@@ -90,15 +90,6 @@ def _reach(model: Model) -> float:
         start = np.asarray(w) if w.size <= FEW_ENTRIES else np.zeros(1)
         reach = max(reach, wide, *(float(np.max(np.abs(a), initial=0.0)) for a in (centre, start)))
     return reach
-
-
-def _known_noise(likelihood: Likelihood) -> np.ndarray | None:
-    """The deviation of y around the network's outputs, where the user gave one."""
-    factor = getattr(likelihood, "cholesky", None)
-    if factor is not None:
-        return np.sqrt(np.sum(np.square(factor), axis=1))
-    noise = getattr(likelihood, "noise", None)
-    return None if noise is None or isinstance(noise, str) else np.asarray(noise, np.float64)
 
 
 def _of_inputs(leaf: np.ndarray) -> Iterator[str]:

@@ -39,6 +39,24 @@ def _check_initial(initial: Any) -> Any:
     return float(value) if value.ndim == 0 else value
 
 
+def known_noise(likelihood: Any) -> np.ndarray | None:
+    """The deviation of y around the network's outputs, where the user gave one.
+
+    Example:
+        >>> import posterax as px
+        >>> from posterax.likelihoods.regression import known_noise
+        >>> float(known_noise(px.likelihoods.Gaussian(0.5)))
+        0.5
+        >>> known_noise(px.likelihoods.Gaussian("learned")) is None
+        True
+    """
+    factor = getattr(likelihood, "cholesky", None)
+    if factor is not None:
+        return np.sqrt(np.sum(np.square(factor), axis=1))
+    noise = getattr(likelihood, "noise", None)
+    return None if noise is None or isinstance(noise, str) else np.asarray(noise, np.float64)
+
+
 def deviations(y: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """The standard deviation of each output over the rows, by their weights.
 
