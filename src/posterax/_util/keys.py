@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .program_cache import keep_programs
+
 Key: TypeAlias = jax.Array
 KeyLike: TypeAlias = int | jax.Array
 
@@ -32,6 +34,7 @@ def as_key(key: KeyLike, name: str = "key") -> Key:
         >>> as_key(0).shape
         ()
     """
+    keep_programs()  # here, since what draws a network's first weights is compiled before a fit
     if isinstance(key, bool):
         raise TypeError(f"{name} must be an int or a JAX key, got a bool")
     if isinstance(key, int | np.integer):
