@@ -51,6 +51,18 @@ def test_never_against_a_setting(setting, environment, expected, tmp_path):
     assert not list(tmp_path.rglob("programs"))
 
 
+def test_a_folder_that_is_named_after_the_first_network(tmp_path):
+    mine = tmp_path / "mine"
+    setting = (
+        "import posterax as px; px.networks.MLP(1, 1, (2,), key=0); "
+        f"jax.config.update('jax_compilation_cache_dir', {str(mine)!r}); "
+        "jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0); "
+        "px.networks.MLP(1, 1, (3,), key=0)"
+    )
+    assert run(tmp_path, setting)[0] == str(mine)
+    assert any(mine.iterdir())
+
+
 def test_another_version_or_processor_has_another_folder(monkeypatch):
     from posterax._util import program_cache
 

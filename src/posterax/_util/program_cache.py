@@ -21,29 +21,39 @@ from typing import Any
 
 import jax
 import jaxlib
+from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
 VARIABLE = "POSTERAX_CACHE"
 MOST_BYTES = 2**30  # of one folder; beyond it the oldest programs go
 SECONDS = 0.0  # what compiles faster is not kept: with 0.05 a next first fit took 1.7 s, so 1.5
 _USUAL_SECONDS = 1.0  # JAX's own
+_LEAST = "jax_persistent_cache_min_compile_time_secs"
 
 
 def keep_programs() -> None:
-    """Have JAX keep programs on disk, where nobody has said anything else; once a process."""
-    if _DONE:
+    """Have JAX keep programs on disk, where nobody has said anything else.
+
+    Whoever names another folder later has it from then on.
+    """
+    config: Any = jax.config
+    if _KEPT:
+        if _KEPT[0] is not None and config.jax_compilation_cache_dir != _KEPT[0]:
+            _KEPT[0] = None
+            reset_cache()  # JAX itself looks for its folder once
+            if getattr(config, _LEAST) == SECONDS:
+                config.update(_LEAST, _USUAL_SECONDS)
         return
-    _DONE.append(True)
     folder = cache_folder()
+    _KEPT.append(None if folder is None else str(folder))
     if folder is None:
         return
-    jax.config.update("jax_compilation_cache_dir", str(folder))
-    seconds = "jax_persistent_cache_min_compile_time_secs"
-    if getattr(jax.config, seconds) == _USUAL_SECONDS:
-        jax.config.update(seconds, SECONDS)
+    config.update("jax_compilation_cache_dir", str(folder))
+    if getattr(config, _LEAST) == _USUAL_SECONDS:
+        config.update(_LEAST, SECONDS)
     remove_oldest(folder, MOST_BYTES)
 
 
-_DONE: list[bool] = []
+_KEPT: list[str | None] = []  # the folder that JAX was told, once there is an answer
 
 
 def cache_folder() -> Path | None:

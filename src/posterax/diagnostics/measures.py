@@ -134,14 +134,18 @@ def constant_nll(
 
 
 def _free_noise(model: Model, y: Any, weight: np.ndarray) -> dict[str, Any]:
-    """The known noise, and the NLL a row of a constant whose noise is as the targets vary."""
-    noise = known_noise(model.likelihood)
-    if noise is None or model.likelihood.kind != "regression":
+    """The known noise beside the targets', and the NLL a row of a constant with theirs."""
+    likelihood = model.likelihood
+    if likelihood.kind != "regression" or getattr(likelihood, "noise", None) is None:
         return {}
-    each = deviations(np.asarray(y, np.float64), weight).ravel()
-    nll = float(np.sum(np.log(each)) + len(each) * math.log(2 * math.pi * math.e) / 2)
-    return {"noise": float(np.min(noise)), "noise_of_constant": float(each.max()),
-            "free_noise_nll": nll}  # fmt: skip
+    noise = known_noise(likelihood)
+    if noise is None:
+        return {}
+    each = deviations(np.asarray(y, np.float64), weight)
+    nll = float(np.sum(np.log(each)) + each.size * math.log(2 * math.pi * math.e) / 2)
+    return {
+        "noise_share": float(np.min(noise / each)), "outputs": each.size, "free_noise_nll": nll,
+    }  # fmt: skip
 
 
 @compiled

@@ -39,7 +39,7 @@ def variational_findings(
     said = list(_convergence(record, bound, seen, rows))
     said += _collapse(record, bound, seen)
     open_end = any(finding.serious for finding in said)
-    said += _noise(bound, seen, rows)
+    said += _noise(bound, seen, rows, open_end)
     said += _prior(bound, seen, rows, open_end)
     said += _approximation(bound, seen)
     if bound is None:
@@ -169,20 +169,28 @@ def _collapse(record: Record, bound: Bound | None, seen: dict[str, Any]) -> Iter
 # -- prior against data
 
 
-def _noise(bound: Bound | None, seen: dict[str, Any], rows: float) -> Iterator[Finding]:
-    """Known noise that the weights have to make up for: they fit what is noise, and predict so."""
+def _noise(
+    bound: Bound | None, seen: dict[str, Any], rows: float, open_end: bool
+) -> Iterator[Finding]:
+    """Known noise that the weights have to make up for, or cannot."""
     free = seen.get("free_noise_nll")
     if bound is None or free is None or not rows >= MANY:
         return
     short = -free - bound.value / rows
-    if short > GUESSED:
-        yield bad(
-            f"With noise={seen['noise']:.3g} known, the ELBO is {short:.1f} nats a row below that "
-            f"of a constant prediction with noise of ±{seen['noise_of_constant']:.3g}: the weights "
-            "follow what the data's own noise may be, and new rows will lie far outside of the "
-            "intervals. If this noise is a guess, let it be learned: noise='learned'.",
-            kind="prior against data",
-        )
+    follows = bound.nll < free  # a fit that is not at its end has not come to that
+    if short <= GUESSED * seen["outputs"] or (open_end and not follows):
+        return
+    why = (
+        "the weights follow what may be noise, and new rows will lie far outside of the intervals"
+        if follows
+        else "the targets lie further from the predictions than this noise allows"
+    )
+    yield bad(
+        f"The known noise is {seen['noise_share']:.2g} of the deviation of the targets, and with "
+        f"it the ELBO is {short:.1f} nats a row below that of a constant prediction with noise of "
+        f"its own: {why}. If this noise is a guess, let it be learned: noise='learned'.",
+        kind="prior against data",
+    )
 
 
 def _prior(

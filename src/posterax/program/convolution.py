@@ -114,7 +114,8 @@ def by_shifts(
     columns, alone = prod(taps) * outputs, {*window.strides, *window.lhs_dilation} == {1}
     size = prod(space) * columns * images.dtype.itemsize
     few = outputs <= SOME and outputs < channels <= MORE and prod(taps) in TAPS
-    if not (alone and few and prod(space) <= prod(after)) or size > PATCH_BYTES:
+    some = min(*space, *after) > 0 and prod(space) <= prod(after)
+    if not (alone and few and some) or size > PATCH_BYTES:
         return None
     weights = jnp.moveaxis(kernel, -2, 0).reshape(channels, columns)
 
@@ -229,7 +230,8 @@ def _some_at_a_time(
     Results have the examples on this axis.
     """
     examples = len(images)
-    parts = -(-examples * size // most)
+    each = max(1, most // max(size, 1))
+    parts = -(-examples // each)
     if parts <= 1:
         return way(images)
     each = -(-examples // parts)

@@ -13,7 +13,7 @@ from .page import Picture, Section
 from .pictures import DOTS, ERRORS, FAINT, WRONG, diagonal, draw, label
 from .scores import FEW_ROWS
 from .subject import SEED, Subject, sample_rows
-from .words import LEVEL, many, percent, show
+from .words import LEVEL, fixed, many, percent, show
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,6 +22,10 @@ LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95])
 POINTS, BARS = 600, 150  # drawn
 GROUPS = 10  # of rows, by deviation
 SERIOUS = 0.15  # below its promise: a miss that matters
+CLOSER_ROWS = 100  # the fewest to look closer at
+RARE = 0.001  # a split of misses that chance does not explain
+CLEARLY, SERIOUS_SHAPE = 1.5, 0.1  # times what is due to chance, and beyond it
+BIASED, CERTAIN = 0.1, 4.0  # of the truths' deviation, and of the mean error's own
 
 
 def calibration(subject: Subject, scores: Evaluation) -> Section:
@@ -58,8 +62,70 @@ def calibration(subject: Subject, scores: Evaluation) -> Section:
             f"Its {percent(LEVEL)} intervals hold {percent(at, 1)} of the truths: they are too "
             f"{'narrow' if under else 'wide'}.",
         )
+    _look_closer(subject, part, scores)
     part.show(_quantiles(subject), _coverage(inside, len(u)))
     return part
+
+
+def _look_closer(subject: Subject, part: Section, scores: Evaluation) -> None:
+    """What the coverage of one interval does not show; of one cause one finding."""
+    if len(subject.true) < CLOSER_ROWS:
+        return
+    u, (at, *_) = subject.transform, scores["coverage"]
+    if not (_bias(subject, part) or _sides(part, u)):
+        _shape(part, scores, wide=at > subject.promised)
+
+
+def _bias(subject: Subject, part: Section) -> bool:
+    """Whether predictions are wrong on average."""
+    error = subject.mean - subject.true
+    by, own = float(error.mean()), float(np.sqrt(np.mean(np.square(subject.std))))
+    # rare large values that these rows happen to lack are in the model's own deviations
+    noise, spread = max(float(error.std()), own), max(float(subject.true.std()), own)
+    if not abs(by) > max(BIASED * spread, CERTAIN * noise / np.sqrt(len(error))):
+        return False
+    words = f"too {'high' if by > 0 else 'low'} by {show(abs(by))} on average"
+    part.judge(
+        "care",
+        f"The predictions are {words}; the truths have a deviation of {show(subject.true.std())}.",
+        f"Its predictions are {words}, which chance does not explain.",
+    )
+    return True
+
+
+def _sides(part: Section, u: np.ndarray) -> bool:
+    """Whether as many truths lie below the intervals as above."""
+    promise = (1 - LEVEL) / 2
+    below, above = int(np.sum(u < promise)), int(np.sum(u > 1 - promise))
+    if not below + above or stats.binomtest(above, below + above).pvalue > RARE:
+        return False
+    shares = (
+        f"{percent(below / len(u), 1)} of the truths lie below the predicted {percent(promise)} "
+        f"quantile, {percent(above / len(u), 1)} above that of {percent(1 - promise)}"
+    )
+    part.judge(
+        "care",
+        f"The misses are one-sided: {shares}. The noise is skewed, and the intervals are not.",
+        f"The misses are one-sided: {shares}.",
+    )
+    return True
+
+
+def _shape(part: Section, scores: Evaluation, *, wide: bool) -> None:
+    """Whether all quantiles hold, not only the ends of one interval."""
+    score = scores.get("calibration_error")
+    if score is None or not score.chance or not score.value > CLEARLY * score.chance:
+        return
+    if any(finding.level != "good" for finding in part.findings):
+        return  # it is said why
+    off = f"off by {fixed(score.value, 3)} on average, and chance explains {fixed(score.chance, 3)}"
+    part.judge(
+        "bad" if score.value > SERIOUS_SHAPE + score.chance and not wide else "care",
+        f"The share of truths below a predicted quantile is {off}: the targets have another "
+        "distribution than the model gives them.",
+        f"Its quantiles are {off}: the targets have another distribution than the model gives "
+        "them.",
+    )
 
 
 def uncertainty(subject: Subject) -> Section:

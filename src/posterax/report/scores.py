@@ -108,6 +108,8 @@ def section(subject: Subject, scores: Evaluation) -> Section:
         )
     )  # fmt: skip
     _judge(subject, part, scores.beats_baseline)
+    if not subject.classifies:
+        _judge_means(subject, part)
     return part
 
 
@@ -147,6 +149,20 @@ def _judge(subject: Subject, part: Section, share: float) -> None:
         )  # fmt: skip
     else:
         part.find("good", "It predicts clearly better than the baseline (NLL).")
+
+
+def _judge_means(subject: Subject, part: Section) -> None:
+    """A good likelihood may go with means that are worse than none."""
+    constant = float(subject._first(subject.train_y).mean())
+    error, alone = np.square(subject.mean - subject.true), np.square(constant - subject.true)
+    lost, n = error - alone, len(error)
+    if n < FEW_ROWS or not lost.mean() > 3 * lost.std() / np.sqrt(n):
+        return
+    part.find(
+        "bad",
+        "Its means are further from the truth than the training mean is: an RMSE of "
+        f"{show(np.sqrt(error.mean()))}, and {show(np.sqrt(alone.mean()))} with that in every row.",
+    )
 
 
 def _writer(name: str, scores: Mapping[str, Score]) -> Callable[[float], str]:
