@@ -189,7 +189,7 @@ def test_noise_that_is_too_small_is_told_and_true_noise_is_not():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             posterior = px.fit(model, (x, y), px.BayesByBackprop(), steps=4000, progress=False)
-        assert ("follow what may be noise" in posterior.diagnose().verdict) == (true == 1.0)
+        assert ("The known noise is" in posterior.diagnose().verdict) == (true == 1.0)
 
 
 def test_poor_approximation():

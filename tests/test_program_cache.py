@@ -56,7 +56,6 @@ def test_a_folder_that_is_named_after_the_first_network(tmp_path):
     setting = (
         "import posterax as px; px.networks.MLP(1, 1, (2,), key=0); "
         f"jax.config.update('jax_compilation_cache_dir', {str(mine)!r}); "
-        "jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0); "
         "px.networks.MLP(1, 1, (3,), key=0)"
     )
     assert run(tmp_path, setting)[0] == str(mine)

@@ -27,7 +27,6 @@ VARIABLE = "POSTERAX_CACHE"
 MOST_BYTES = 2**30  # of one folder; beyond it the oldest programs go
 SECONDS = 0.0  # what compiles faster is not kept: with 0.05 a next first fit took 1.7 s, so 1.5
 _USUAL_SECONDS = 1.0  # JAX's own
-_LEAST = "jax_persistent_cache_min_compile_time_secs"
 
 
 def keep_programs() -> None:
@@ -40,16 +39,15 @@ def keep_programs() -> None:
         if _KEPT[0] is not None and config.jax_compilation_cache_dir != _KEPT[0]:
             _KEPT[0] = None
             reset_cache()  # JAX itself looks for its folder once
-            if getattr(config, _LEAST) == SECONDS:
-                config.update(_LEAST, _USUAL_SECONDS)
         return
     folder = cache_folder()
     _KEPT.append(None if folder is None else str(folder))
     if folder is None:
         return
     config.update("jax_compilation_cache_dir", str(folder))
-    if getattr(config, _LEAST) == _USUAL_SECONDS:
-        config.update(_LEAST, SECONDS)
+    seconds = "jax_persistent_cache_min_compile_time_secs"
+    if getattr(config, seconds) == _USUAL_SECONDS:
+        config.update(seconds, SECONDS)
     remove_oldest(folder, MOST_BYTES)
 
 

@@ -39,7 +39,7 @@ def variational_findings(
     said = list(_convergence(record, bound, seen, rows))
     said += _collapse(record, bound, seen)
     open_end = any(finding.serious for finding in said)
-    said += _noise(bound, seen, rows, open_end)
+    said += _noise(bound, seen, rows, climb_of(record, bound, seen.get("constant_nll")))
     said += _prior(bound, seen, rows, open_end)
     said += _approximation(bound, seen)
     if bound is None:
@@ -170,15 +170,18 @@ def _collapse(record: Record, bound: Bound | None, seen: dict[str, Any]) -> Iter
 
 
 def _noise(
-    bound: Bound | None, seen: dict[str, Any], rows: float, open_end: bool
+    bound: Bound | None, seen: dict[str, Any], rows: float, found: Climb
 ) -> Iterator[Finding]:
     """Known noise that the weights have to make up for, or cannot."""
     free = seen.get("free_noise_nll")
     if bound is None or free is None or not rows >= MANY:
         return
     short = -free - bound.value / rows
-    follows = bound.nll < free  # a fit that is not at its end has not come to that
-    if short <= GUESSED * seen["outputs"] or (open_end and not follows):
+    follows = bound.nll < free
+    # what errors cost that a longer fit would take away is not the noise's fault
+    to_go = {"level": 0.0, "rising": found.to_go if found.steps else math.inf}
+    left = 0.0 if follows else to_go.get(found.state, math.inf) / rows
+    if short <= GUESSED * seen["outputs"] + 2 * left:
         return
     why = (
         "the weights follow what may be noise, and new rows will lie far outside of the intervals"

@@ -71,9 +71,8 @@ def _look_closer(subject: Subject, part: Section, scores: Evaluation) -> None:
     """What the coverage of one interval does not show; of one cause one finding."""
     if len(subject.true) < CLOSER_ROWS:
         return
-    u, (at, *_) = subject.transform, scores["coverage"]
-    if not (_bias(subject, part) or _sides(part, u)):
-        _shape(part, scores, wide=at > subject.promised)
+    if not (_bias(subject, part) or _sides(part, subject.transform)):
+        _shape(part, scores)
 
 
 def _bias(subject: Subject, part: Section) -> bool:
@@ -111,7 +110,7 @@ def _sides(part: Section, u: np.ndarray) -> bool:
     return True
 
 
-def _shape(part: Section, scores: Evaluation, *, wide: bool) -> None:
+def _shape(part: Section, scores: Evaluation) -> None:
     """Whether all quantiles hold, not only the ends of one interval."""
     score = scores.get("calibration_error")
     if score is None or not score.chance or not score.value > CLEARLY * score.chance:
@@ -120,7 +119,7 @@ def _shape(part: Section, scores: Evaluation, *, wide: bool) -> None:
         return  # it is said why
     off = f"off by {fixed(score.value, 3)} on average, and chance explains {fixed(score.chance, 3)}"
     part.judge(
-        "bad" if score.value > SERIOUS_SHAPE + score.chance and not wide else "care",
+        "bad" if score.value > SERIOUS_SHAPE + score.chance else "care",
         f"The share of truths below a predicted quantile is {off}: the targets have another "
         "distribution than the model gives them.",
         f"Its quantiles are {off}: the targets have another distribution than the model gives "
