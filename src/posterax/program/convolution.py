@@ -19,7 +19,7 @@ SOME, MORE = 6, 20  # channels of a result, and of what it is made of: so few do
 TAPS = range(8, 129)  # rows of a matrix of patches that is worth its making
 MOST_TAPS = 64  # of a depthwise kernel
 PATCH_BYTES = 16 * 2**20  # of patches at a time
-SHIFT_BYTES = 4 * 2**20  # of what is to be shifted: what comes out of a loop is not made again
+SHIFT_BYTES = 4 * 2**20  # of what is to be shifted at a time
 PART, MOST_PARTS = 8, 16  # examples in a part of a kernel's gradient, and the most parts
 MOST_GROUPS = 16  # convolutions written one after another; more of them are a loop
 
@@ -133,7 +133,9 @@ def by_shifts(
             total = sum(terms[1:], terms[0])
         return total
 
-    return _some_at_a_time(multiply, images, size, SHIFT_BYTES, 0)
+    # two parts at least: out of a loop the sums come made, else they are made again at every use
+    most = min(SHIFT_BYTES, -(-len(images) // 2) * size)
+    return _some_at_a_time(multiply, images, size, most, 0)
 
 
 def gradient_by_patches(
