@@ -25,6 +25,7 @@ _PRIORS = by_name(priors, "Flat", "Gaussian", "Grid", "Hierarchical", "Laplace",
 LIKELIHOODS = by_name(
     likelihoods,
     *("Gaussian", "StudentT", "MultivariateGaussian", "Categorical", "Bernoulli", "Poisson"),
+    *("LogNormal", "NegativeBinomial", "Beta", "ZeroInflatedLogNormal"),
 )
 METHODS: dict[str, type[Method]] = by_name(infer, *CLASSES)
 

@@ -5,10 +5,13 @@ distribution of y, and may own parameters (a learned noise scale) with priors li
 """
 
 from .base import From, Kind, Likelihood
+from .counts import NegativeBinomial
 from .discrete import Bernoulli, Categorical, Poisson
+from .positive import LogNormal, ZeroInflatedLogNormal
 from .regression import Gaussian, MultivariateGaussian, StudentT
+from .shares import Beta
 
 __all__ = [
-    "Bernoulli", "Categorical", "From", "Gaussian", "Kind", "Likelihood", "MultivariateGaussian",
-    "Poisson", "StudentT",
+    "Bernoulli", "Beta", "Categorical", "From", "Gaussian", "Kind", "Likelihood", "LogNormal",
+    "MultivariateGaussian", "NegativeBinomial", "Poisson", "StudentT", "ZeroInflatedLogNormal",
 ]  # fmt: skip

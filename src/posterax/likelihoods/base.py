@@ -99,6 +99,34 @@ class Likelihood(eqx.Module):
             ) from None
         return variance[..., None] * jnp.eye(variance.shape[-1], dtype=variance.dtype)
 
+    def widened(self, outputs: jax.Array, factor: Any) -> jax.Array:
+        """Outputs whose noise is ``factor`` times as wide.
+
+        The outputs themselves where the likelihood predicts no noise. ``factor`` is above 0, a
+        number or one per target, and may be traced; 1 changes nothing but the rounding.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> import posterax as px
+            >>> px.likelihoods.Categorical().widened(jnp.array([[2.0, -2.0]]), 2.0).tolist()
+            [[1.0, -1.0]]
+        """
+        return outputs
+
+    def location(self, y: np.ndarray) -> np.ndarray:
+        """Targets on the scale of the network's first outputs, in the shape of ``y``.
+
+        A model of these, whatever it is, can be added to those outputs. Where there is no such
+        scale, as for classes: ``NotImplementedError``.
+
+        Example:
+            >>> import numpy as np
+            >>> import posterax as px
+            >>> px.likelihoods.LogNormal().location(np.array([1.0, np.e])).tolist()
+            [0.0, 1.0]
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no targets on the outputs' scale")
+
     def outputs_for(self, target_shape: tuple[int, ...]) -> tuple[int, ...]:
         """The output shape of one example that fits targets of this shape."""
         return target_shape

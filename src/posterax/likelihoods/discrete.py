@@ -38,6 +38,9 @@ class Categorical(Likelihood):
         picked = jnp.where(jnp.arange(log_p.shape[-1]) == y[..., None], log_p, 0)
         return picked.reshape(picked.shape[0], -1).sum(-1)
 
+    def widened(self, outputs: jax.Array, factor: Any) -> jax.Array:
+        return outputs / factor
+
     def target_for(self, output_shape: tuple[int, ...]) -> tuple[int, ...]:
         return output_shape[:-1]
 
@@ -75,6 +78,9 @@ class Bernoulli(Likelihood):
     def distribution(self, outputs: jax.Array, params: PyTree, side: PyTree = None) -> Distribution:
         return dist.Bernoulli(logits=outputs)
 
+    def widened(self, outputs: jax.Array, factor: Any) -> jax.Array:
+        return outputs / factor
+
     def check_values(self, y: np.ndarray, output_shape: tuple[int, ...]) -> None:
         check_support(y, (y == 0) | (y == 1), "0 and 1 only for Bernoulli")
 
@@ -108,6 +114,11 @@ class Poisson(Likelihood):
         if self.exposure:
             log_rate = log_rate + jnp.log(side).reshape(outputs.shape)
         return dist.Poisson(jnp.exp(log_rate))
+
+    def location(self, y: np.ndarray) -> np.ndarray:
+        if self.exposure:
+            return super().location(y)  # the exposure is not known here
+        return np.log(np.asarray(y, np.float64) + 0.5)
 
     def check_values(self, y: np.ndarray, output_shape: tuple[int, ...]) -> None:
         counts = "counts, whole numbers of 0 or more, for Poisson"

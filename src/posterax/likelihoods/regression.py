@@ -14,6 +14,7 @@ from numpyro.distributions import Distribution
 
 from ..priors.base import positive
 from .base import Likelihood
+from .links import FLOOR, scaled_softplus
 
 
 def _check_noise(noise: Any, name: str = "noise") -> Any:
@@ -53,7 +54,8 @@ def known_noise(likelihood: Any) -> np.ndarray | None:
     factor = getattr(likelihood, "cholesky", None)
     if factor is not None:
         return np.sqrt(np.sum(np.square(factor), axis=1))
-    noise = getattr(likelihood, "noise", None)
+    # that of another likelihood is not in the units of y
+    noise = likelihood.noise if isinstance(likelihood, _LocationScale) else None
     return None if noise is None or isinstance(noise, str) else np.asarray(noise, np.float64)
 
 
@@ -117,12 +119,21 @@ class _LocationScale(Likelihood):
             raise ValueError(f"noise must be one number or of shape {shape}, got shape {each}")
         return shape
 
+    def widened(self, outputs: jax.Array, factor: Any) -> jax.Array:
+        if not self._noise_is("predicted"):
+            return outputs
+        location, raw = jnp.split(outputs, 2, axis=-1)
+        return jnp.concatenate([location, scaled_softplus(raw, factor)], axis=-1)
+
+    def location(self, y: np.ndarray) -> np.ndarray:
+        return y
+
     def location_scale(self, outputs: jax.Array, params: PyTree) -> tuple[jax.Array, jax.Array]:
         """Location and scale of y, both in the shape of the targets."""
         if self._noise_is("predicted"):
             location, raw = jnp.split(outputs, 2, axis=-1)
             # softplus keeps the scale positive; the floor keeps its logarithm finite
-            return location, jax.nn.softplus(raw) + 1e-4
+            return location, jax.nn.softplus(raw) + FLOOR
         if self._noise_is("learned"):
             return outputs, jnp.broadcast_to(jnp.exp(params["log_noise"]), outputs.shape)
         return outputs, jnp.broadcast_to(jnp.asarray(self.noise, outputs.dtype), outputs.shape)
@@ -278,6 +289,9 @@ class MultivariateGaussian(Likelihood):
             d = diagonal.shape[-1]
             factor = jnp.diag(diagonal).at[jnp.tril_indices(d, -1)].set(params["lower"])
         return dist.MultivariateNormal(outputs, scale_tril=factor)
+
+    def location(self, y: np.ndarray) -> np.ndarray:
+        return y
 
     def marginal(self, outputs: jax.Array, params: PyTree, side: PyTree) -> Distribution:
         both = self.distribution(outputs, params, side)
