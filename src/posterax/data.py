@@ -35,6 +35,16 @@ class Batch(eqx.Module):
     index: Any = None  # (rows,)
 
 
+def without_fold(batch: Batch, number: Any, folds: int) -> Batch:
+    """The batch as the model of this number sees it, which leaves out one of the folds.
+
+    Fold k has the examples whose number leaves the remainder k when divided by ``folds``, and
+    model m leaves out fold m mod ``folds``.
+    """
+    seen = batch.index % folds != number % folds
+    return eqx.tree_at(lambda b: b.weight, batch, batch.weight * seen)
+
+
 class Place(NamedTuple):
     """Where a step's minibatch lies: its rows, which of them count, and i."""
 

@@ -20,7 +20,8 @@ from ..errors import CheckpointError
 from ..model import Model
 from ..networks.parts import FrozenNetwork
 from ..networks.sparse import SparseNetwork
-from ..posteriors import Evidence, Posterior, Record
+from ..posteriors import Blend, Evidence, Posterior, Record
+from . import blends
 from .bounds import check_posterior, check_size, field, float_type, named, target_shapes, texts
 from .container import (
     FORMAT,
@@ -67,9 +68,17 @@ def save(
     more_arrays: Arrays | None = None,
 ) -> None:
     """Write a posterior to one file, whole or not at all; ``more`` is what an estimator adds."""
-    path = Path(path)
+    header, arrays = described(posterior)
+    header |= {"written": circumstances()} | (more or {})
+    write(Path(path), arrays | (more_arrays or {}), header)
+
+
+def described(posterior: Posterior) -> tuple[dict[str, Any], Arrays]:
+    """The header and the arrays that a file holds of a posterior."""
+    if isinstance(posterior, Blend):
+        return blends.described(posterior, described)
     model = posterior.model
-    arrays: Arrays = dict(more_arrays or {})
+    arrays: Arrays = {}
     family = {
         name: store(value, name, arrays, model)
         for name, value in vars(posterior).items()
@@ -94,9 +103,8 @@ def save(
         "settings": record.settings,
         "interrupted": record.interrupted,
         "evidence": posterior.evidence,
-        "written": circumstances(),
-    } | (more or {})
-    write(path, arrays, header)
+    }
+    return header, arrays
 
 
 def load(path: str | Path, *, model: Model | None = None) -> Any:
@@ -155,6 +163,8 @@ def about(path: str | Path) -> dict[str, Any]:
 
 def rebuild(arrays: Arrays, header: dict[str, Any], model: Model | None) -> Posterior:
     """The posterior of what was read from a file."""
+    if header.get("posterior") == "Blend":
+        return blends.rebuild(arrays, header, rebuild)
     targets = target_shapes(header)
     # a file of float64 is read as float32 where JAX has no other
     dtype = jax.dtypes.canonicalize_dtype(float_type(header))

@@ -52,6 +52,7 @@ Count = Annotated[int, whole_number, "traced"]  # nothing in Python branches on 
 CountOrZero = Annotated[int, partial(whole_number, least=0), "traced"]
 Copies = Annotated[int, whole_number, "copies"]  # so many networks are held at once
 Runs = Annotated[int, whole_number, "runs"]  # so many are made, one after another
+Folds = Annotated[int, partial(whole_number, least=0)]
 Flag = Annotated[bool, _true_or_false]
 Schedule = Literal["cosine", "constant", "hold"]
 Optimizer = Annotated[optax.GradientTransformation | None, _transformation]
@@ -90,6 +91,22 @@ def check_settings(method: eqx.Module) -> None:
         for option in options:
             for check in filter(callable, getattr(option, "__metadata__", ())):
                 check(name, value)
+
+
+def check_folds(folds: int, name: str, copies: int) -> None:
+    """Refuse folds of the rows that the networks do not share out evenly; 0 is for none.
+
+    Example:
+        >>> from posterax.infer.settings import check_folds
+        >>> check_folds(4, "members", 6)
+        Traceback (most recent call last):
+        ValueError: folds=4 must be above 1 and divide members=6, so that as many leave out each row
+    """
+    if folds == 1 or copies % max(folds, 1):
+        raise ValueError(
+            f"folds={folds} must be above 1 and divide {name}={copies}, so that as many leave out "
+            "each row"
+        )
 
 
 def refuse_copies(method: eqx.Module, size: int, members: int = 1) -> None:

@@ -10,14 +10,17 @@ from .mlp import MLP
 from .parts import low_rank
 from .sequences import Recurrent, TemporalConvNet
 from .sparse import sparse
+from .tabular import Tabular
 from .torch_import import from_torch
 from .transformer import Transformer
 
 # what a file may name
-_IN_THE_BOX = (MLP, LeNet5, ConvNet, ResNet, UNet, TemporalConvNet, Recurrent, Transformer)
+_IN_THE_BOX = (
+    MLP, Tabular, LeNet5, ConvNet, ResNet, UNet, TemporalConvNet, Recurrent, Transformer,
+)  # fmt: skip
 BY_NAME: dict[str, Any] = {network.__name__: network for network in _IN_THE_BOX}
 
 __all__ = [
-    "BY_NAME", "MLP", "ConvNet", "LeNet5", "Network", "Recurrent", "ResNet", "TemporalConvNet",
-    "Transformer", "UNet", "as_network", "from_torch", "low_rank", "sparse",
+    "BY_NAME", "MLP", "ConvNet", "LeNet5", "Network", "Recurrent", "ResNet", "Tabular",
+    "TemporalConvNet", "Transformer", "UNet", "as_network", "from_torch", "low_rank", "sparse",
 ]  # fmt: skip

@@ -1,6 +1,7 @@
 """What inference returns."""
 
 from .base import Evidence, Posterior
+from .blend import Blend
 from .correlated import FullGaussian, LowRankGaussian
 from .draws import Draws, Point, WeightedDraws
 from .dropout import DropoutPosterior
@@ -13,7 +14,7 @@ from .record import Record
 from .scaled import MeanFieldGaussian, Radial
 
 __all__ = [
-    "Draws", "DropoutPosterior", "Enumerated", "Evidence", "Factorized", "FullGaussian",
+    "Blend", "Draws", "DropoutPosterior", "Enumerated", "Evidence", "Factorized", "FullGaussian",
     "GaussianMixture", "LaplaceGaussian", "LowRankGaussian", "MeanFieldGaussian", "Point",
     "Posterior", "PriorPosterior", "Radial", "Record", "WeightedDraws", "before_data",
     "prior_posterior",

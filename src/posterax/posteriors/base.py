@@ -18,6 +18,7 @@ from .._util.keys import KeyLike, as_key, two_keys
 from .._util.memory import refuse_draws
 from .._util.tree import dtype_of, tree_bytes, tree_size
 from ..model import Model, Parameters
+from ..networks.base import Footprint, footprint
 from ..predictive import Particles, Predictive, Targets
 from ..priors import PerWeight
 from ..program.compiled import compiled
@@ -120,11 +121,25 @@ class Posterior(eqx.Module):
         """One of them, as a posterior of its own."""
         raise NotImplementedError
 
+    def fold(self, index: Any, folds: int) -> "Posterior":
+        """Those of its networks or chains that left out this one of so many folds of the rows."""
+        raise NotImplementedError(f"{type(self).__name__} is not made of networks apart")
+
     def mixture(self) -> "Posterior":
         """The ensemble of posteriors like this one, whose arrays have a leading axis of members."""
         raise NotImplementedError
 
     # -- what follows
+
+    divisible: ClassVar[bool] = True  # whether its particles can be taken a few at a time
+
+    def output_shape(self, x: PyTree) -> tuple[int, ...]:
+        """The shape of the network's outputs for inputs like these, which have to fit."""
+        return self.model.output_shape(x)
+
+    def footprint(self, x: PyTree) -> Footprint:
+        """How large outputs and values on the way to them are."""
+        return footprint(self.model.network, self.model.likelihood.split(x)[0])
 
     @property
     def log_evidence(self) -> Evidence:
@@ -249,7 +264,7 @@ class Posterior(eqx.Module):
             raise ValueError("x is empty: predict needs at least one input")
         check_finite("x", x)
         x = admit_inputs(x, dtype_of(self.model.parameters))
-        self.model.output_shape(x)
+        self.output_shape(x)
         if samples is not None:
             samples = whole_number("samples", samples)
             refuse_draws("samples", self.most(samples))

@@ -42,6 +42,13 @@ class Draws(Posterior):
         params, state = self.parameters(index), self.network_state(index)
         return Point(self.model, state, self.targets, point=params)
 
+    def fold(self, index: Any, folds: int) -> "Draws":
+        axis = 0 if self.chained else 1
+        draws = every(self.draws, index, folds, axis)
+        state = every(self.state, index, folds, axis) if self.own_state else self.state
+        same = {"own_state": self.own_state, "chained": self.chained}
+        return Draws(self.model, state, self.targets, draws=draws, **same)
+
     def _sizes(self) -> dict[str, int]:
         chains, draws = self.shape
         return {"chains": chains, "draws": draws} if self.chained else {"draws": chains * draws}
@@ -192,6 +199,23 @@ class WeightedDraws(Draws):
             return weighted_mean(w, values)
         each = count * w.reshape(used.shape) * values
         return np.tensordot(w, values, axes=1), each.std(axis=0, ddof=1) / np.sqrt(count)
+
+
+def every(tree: PyTree, index: Any, folds: int, axis: int = 0) -> Any:
+    """Of the entries along an axis those whose number leaves this remainder.
+
+    Example:
+        >>> import numpy as np
+        >>> from posterax.posteriors.draws import every
+        >>> every(np.arange(6), 1, 3).tolist()
+        [1, 4]
+    """
+
+    def take(a: jax.Array) -> jax.Array:
+        apart = a.reshape(*a.shape[:axis], -1, folds, *a.shape[axis + 1 :])
+        return jnp.take(apart, index, axis=axis + 1)
+
+    return jax.tree.map(take, tree)
 
 
 def normalised(log_weights: ArrayLike) -> np.ndarray:

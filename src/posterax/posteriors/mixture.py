@@ -13,6 +13,7 @@ from ..model import Parameters
 from ..predictive import Particles
 from ..priors import PerWeight
 from .base import Posterior
+from .draws import every
 from .scaled import MeanFieldGaussian
 from .symmetric import Signed, opposite_pairs
 
@@ -48,6 +49,10 @@ class GaussianMixture(Posterior):
         return MeanFieldGaussian(self.model, state, self.targets, mu=mu, rho=rho)
 
     member = component
+
+    def fold(self, index: Any, folds: int) -> "GaussianMixture":
+        mu, rho, state = every((self.mu, self.rho, self.state), index, folds)
+        return GaussianMixture(self.model, state, self.targets, mu=mu, rho=rho)
 
     def particles(self, key: jax.Array, samples: int | None) -> Particles:
         n = samples or 100

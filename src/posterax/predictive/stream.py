@@ -16,7 +16,6 @@ from .._util.memory import explain_out_of_memory, refuse_beyond_memory
 from .._util.tree import abstract_rows, dtype_of
 from ..data import bucket, pad_rows
 from ..model import Model
-from ..networks.base import footprint
 from . import quantiles as qt
 from . import sampled as rd
 from .sampled import Particles
@@ -181,7 +180,7 @@ class Streamed:
         check_finite("y", targets)
         if self._units is not None:
             targets = (targets.reshape(-1, *given) - self._units.shift) / self._units.scale
-        self._model.likelihood.check_values(targets, self._model.output_shape(self._x))
+        self._model.likelihood.check_values(targets, self._source.output_shape(self._x))
         if self.kind != "classification" and targets.dtype.kind in "iub":
             targets = targets.astype(np.int64)  # y + 1 of uint8 would wrap
         dtype = dtype_of(self._model.parameters)
@@ -195,6 +194,8 @@ class Streamed:
 
     def _groups(self) -> "list[Streamed]":
         """Views of some of the samples each, where a block of all of them has few inputs."""
+        if not self._source.divisible:
+            return [self]
         most = self._block_bytes // self._bytes_per_input(self.samples)
         if most >= min(LEAST_ROWS, len(self)):
             return [self]
@@ -258,7 +259,7 @@ class Streamed:
     def _footprint(self) -> tuple[int, int]:
         """How many outputs an input has, and the bytes of its widest layer."""
         one = abstract_rows(self._x, 1)
-        shape, widest, _ = footprint(self._model.network, self._model.likelihood.split(one)[0])
+        shape, widest, _ = self._source.footprint(one)
         return max(int(np.prod(shape[1:])), 1), widest
 
 

@@ -215,6 +215,20 @@ def measure(predictive: Predictive, y: np.ndarray, weight: np.ndarray) -> np.nda
     Example:
         See [`Spread`][posterax.recalibrate.Spread], where every row counts once.
     """
+    return spread_of(reaches(predictive, y), weight)
+
+
+def reaches(predictive: Predictive, y: np.ndarray) -> np.ndarray:
+    """How far each target lies out, in units of the interval's edge there, for each level.
+
+    Example:
+        >>> import posterax as px
+        >>> from posterax.demo import curve_model
+        >>> from posterax.recalibrate.scaling import reaches
+        >>> predictive = px.prior_posterior(curve_model(), [[0.0]]).predict([[0.0]])
+        >>> reaches(predictive, predictive.mean).tolist()
+        [[0.0], [0.0], [0.0], [0.0]]
+    """
     mean = predictive.mean
     edges = predictive.quantile(np.concatenate([(1 - LEVELS) / 2, (1 + LEVELS) / 2]))
     low, high = edges[: len(LEVELS)], edges[len(LEVELS) :]
@@ -222,7 +236,18 @@ def measure(predictive: Predictive, y: np.ndarray, weight: np.ndarray) -> np.nda
     with np.errstate(invalid="ignore", divide="ignore"):
         reach = (y - mean) / (edge - mean)
     # a mean outside its own interval: beyond any edge; no width and no error: as it should be
-    reach = np.where(np.isnan(reach), 1.0, np.where(reach < 0, LIMITS[1], reach))
+    return np.where(np.isnan(reach), 1.0, np.where(reach < 0, LIMITS[1], reach))
+
+
+def spread_of(reach: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """The factor by which intervals have to be wider, so that they hold as many as they say.
+
+    Example:
+        >>> import numpy as np
+        >>> from posterax.recalibrate.scaling import spread_of
+        >>> spread_of(np.full((4, 10_000), 2.0), np.ones(10_000)).round(2)
+        array(2.)
+    """
     wanted = np.stack([
         np.quantile(r, level, axis=0, weights=weight, method="inverted_cdf")
         for r, level in zip(reach, LEVELS, strict=True)

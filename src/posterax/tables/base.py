@@ -30,6 +30,8 @@ from ..posteriors import GaussianMixture, MeanFieldGaussian, Posterior, prior_po
 from ..predictive import Predictive
 from ..priors import Prior
 from . import settings
+from .auto import Task
+from .blending import AUTO, SINGLE, Blending
 from .columns import Columns
 from .standardise import Given, Rows, Standardiser, distinct, padded, standardiser, text_column
 from .timing import Clock, fit_in_time
@@ -42,8 +44,9 @@ LEAST_ROWS = 128  # of a prediction: every smaller one is padded to it, so all r
 class Arguments:
     """What both estimators are made with; scikit-learn reads them where they are stored."""
 
-    method: str | Method = "bayes_by_backprop"
+    method: str | Method = "auto"
     _: KW_ONLY
+    quality: str = "good"
     hidden_layer_sizes: int | Sequence[int] | None = None
     activation: str = "relu"
     prior: Prior | None = None
@@ -64,7 +67,7 @@ class Arguments:
     columns: str | None = None
 
 
-class BayesianEstimator(Arguments, BaseEstimator):
+class BayesianEstimator(Arguments, Blending, BaseEstimator):
     """Fitting, sequential updating, prediction and files; subclasses know the targets."""
 
     classes_: np.ndarray  # of a classifier
@@ -133,7 +136,11 @@ class BayesianEstimator(Arguments, BaseEstimator):
     def _learn(self, given: Given) -> None:
         previous = getattr(self, "posterior_", None) if self.warm_start else None
         classes: Any = getattr(self, "classes_", ())
-        rows, model = self._begin(given)
+        rows = self._rows_of_first(given)
+        if self._resolved() == AUTO and self._learns():
+            return self._blend(rows)
+        self.forests_ = None
+        model = self._model(len(rows.x))
         if previous is not None and not np.array_equal(classes, getattr(self, "classes_", ())):
             raise ValueError(
                 f"warm_start=True continues with the classes {classes.tolist()}, but y has "
@@ -148,8 +155,15 @@ class BayesianEstimator(Arguments, BaseEstimator):
             )
         self._first_fit(model, rows, self._method(), previous)
 
-    def _begin(self, given: Given) -> tuple[Rows, Model]:
-        """The rows of a first fit, the scaling and the seeds, and the model."""
+    def _blend(self, rows: Rows) -> None:
+        """The best of several models."""
+        likelihood, outputs = self._likelihood()
+        task = Task(likelihood, outputs, outputs if likelihood.kind == "classification" else 0)
+        inner = Rows(self.x_scaling_(rows.x), self._inner_targets(rows.y), rows.weight)
+        self._fit_blend(inner, task, several=rows.y.ndim > 1)
+
+    def _rows_of_first(self, given: Given) -> Rows:
+        """The rows of a first fit; the scaling and the seeds."""
         rows = self._rows(given, first=True)
         self.x_scaling_ = standardiser(rows.x, rows.weight)
         self._learn_targets(rows)
@@ -157,7 +171,7 @@ class BayesianEstimator(Arguments, BaseEstimator):
         self._network_seed, self._fit_seed, self._predict_seed = (
             int(s) for s in random.randint(2**31 - 1, size=3)
         )
-        return rows, self._model(len(rows.x))
+        return rows
 
     def _first_fit(self, model: Model, rows: Rows, method: Method, start: Posterior | None) -> None:
         rows, watch = self._watched(rows)
@@ -176,8 +190,8 @@ class BayesianEstimator(Arguments, BaseEstimator):
                 f"{type(method if before is None else before).__name__}"
             )
         if before is None:
-            rows, model = self._begin(given)
-            return self._first_fit(model, rows, method, None)
+            rows = self._rows_of_first(given)
+            return self._first_fit(self._model(len(rows.x)), rows, method, None)
         rows = self._rows(given, first=False)
         self.updates_ += 1
         several = isinstance(before, GaussianMixture)
@@ -245,19 +259,25 @@ class BayesianEstimator(Arguments, BaseEstimator):
 
     def _encoded(self, X: ArrayLike, *, reset: bool) -> np.ndarray:
         """The matrix of a table with text, gaps and dates."""
-        if self.columns != "auto":
-            raise ValueError(f"columns must be None or 'auto', got {self.columns!r}")
+        kinds: Any = self.columns
+        if kinds != "auto" and not isinstance(kinds, dict):
+            raise ValueError(
+                "columns must be None, 'auto' or a dictionary such as {'zip': 'category'}, got "
+                f"{kinds!r}"
+            )
         if reset:
-            self.columns_ = Columns.learn(X)
+            self.columns_ = Columns.learn(X, None if kinds == "auto" else kinds)
             self.feature_names_in_ = np.array(self.columns_.names, dtype=object)
             self.n_features_in_ = len(self.columns_.names)
-        encoded = self.columns_.transform(X)
+        encoded = self.columns_.transform(X, learning=reset)
         if not len(encoded):
             raise ValueError("X has no rows")
         return encoded
 
     def _method(self) -> Method:
-        return settings.make_method(self.method, self.learning_rate, self.members, self.temperature)
+        method = self._resolved()
+        method = SINGLE if method == AUTO else method
+        return settings.make_method(method, self.learning_rate, self.members, self.temperature)
 
     def _model(self, n: int) -> Model:
         likelihood, outputs = self._likelihood()
@@ -268,7 +288,8 @@ class BayesianEstimator(Arguments, BaseEstimator):
         )
         prior = self.prior
         if prior is None:
-            prior = settings.default_prior(likelihood.kind == "classification", self.method)
+            method = SINGLE if self.method == AUTO else self.method
+            prior = settings.default_prior(likelihood.kind == "classification", method)
         return Model(network, prior, likelihood)
 
     def _fit(
@@ -354,7 +375,7 @@ class BayesianEstimator(Arguments, BaseEstimator):
         """The predictive of a matrix, in the units of y."""
         dtype = jax.tree.leaves(self.posterior_.model.parameters)[0].dtype
         return self.posterior_.predict(
-            admit(self.x_scaling_(x), "X", dtype),
+            admit(self._with_offsets(self.x_scaling_(x)), "X", dtype),
             samples=self.samples if samples is None else samples,
             key=self._predict_seed if seed is None else seed,
             least_rows=LEAST_ROWS,

@@ -15,10 +15,11 @@ from ..likelihoods import Likelihood
 from ..model import Model
 from ..posteriors import Posterior
 from ..predictive import Predictive
-from ..recalibrate.scaling import measure
-from . import settings
+from ..recalibrate.scaling import measure, reaches, spread_of
+from . import settings, targets
 from .base import BayesianEstimator
-from .standardise import MEASURABLE_ROWS, Given, Rows, held_out, standardiser
+from .recognise import Recognised
+from .standardise import MEASURABLE_ROWS, Given, Rows, held_out
 
 
 @dataclass(eq=False, repr=False)
@@ -79,6 +80,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     noise: float | str | np.ndarray = "predicted"
     calibrate: bool = True
     temperature: float | tuple[float, float] = (0.1, 0.7)
+    likelihood: str = "auto"
 
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
@@ -105,13 +107,16 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         shift, scale = self.y_scaling_
         if self._target_shape == ():
             shift, scale = shift[0], scale[0]
-        predictive = super()._answer(x, samples, seed).in_units(shift, scale)
+        predictive = super()._answer(x, samples, seed)
+        if self.target_.name == "real" or np.any(scale != 1):
+            predictive = predictive.in_units(shift, scale)
         return predictive if np.all(self.spread_ == 1) else predictive.widened(self.spread_)
 
     def _first_fit(self, model: Model, rows: Rows, method: Method, start: Posterior | None) -> None:
         n = len(rows.x)
         unknown, optimises = isinstance(self.noise, str), method.needs.counts == "epochs"
         calibrates = self.calibrate and unknown and optimises and n >= MEASURABLE_ROWS
+        calibrates = calibrates and self._symmetric()
         before = getattr(self, "spread_", None) if start is not None and calibrates else None
         self.spread_ = np.ones(self._target_shape) if before is None else before
         if start is not None or not calibrates:
@@ -134,6 +139,17 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
                 again = (self.posterior_, seed + 1, watch, second, times[1])
                 self.posterior_ = self._fit(model, rows, method, *again)
                 self.posterior_.record.follow(record)
+
+    def _blend(self, rows: Rows) -> None:
+        self.spread_ = np.ones(self._target_shape)
+        super()._blend(rows)
+        if self.calibrate and self._symmetric() and len(rows.x) >= MEASURABLE_ROWS:
+            assert self._blended is not None
+            own = self._blended.arranged.rows
+            parts = self._left_out()
+            order = np.concatenate([rows for rows, _ in parts])
+            reach = [reaches(predictive, own.y[rows]) for rows, predictive in parts]
+            self.spread_ = spread_of(np.concatenate(reach, axis=1), own.weight[order])
 
     # -- targets
 
@@ -162,15 +178,30 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         return y
 
     def _learn_targets(self, rows: Rows) -> None:
-        self.y_scaling_ = standardiser(rows.y.reshape(len(rows.y), -1), rows.weight)
+        self.target_ = Recognised("real", "the noise is given")
+        if isinstance(self.noise, str) and self.noise == "predicted":
+            self.target_ = targets.choose(self.likelihood, rows.y, rows.weight)
+        elif self.likelihood != "auto":
+            raise ValueError(
+                f"likelihood={self.likelihood!r} has noise of its own: leave noise at 'predicted'"
+            )
+        self._targets = rows.y, rows.weight
+        self.y_scaling_ = targets.scaling(self.target_.name, rows.y, rows.weight)
+
+    def _symmetric(self) -> bool:
+        """Whether targets may lie on both sides of any number."""
+        return targets.CHOICES[self.target_.name] == "real"
 
     def _inner_targets(self, y: np.ndarray) -> np.ndarray:
         inner = self.y_scaling_(y.reshape(len(y), -1))
         return inner[:, 0] if self._target_shape == () else inner
 
     def _likelihood(self) -> tuple[Likelihood, int]:
+        if isinstance(self.noise, str) and self.noise == "predicted":
+            made = targets.likelihood_for(self.target_.name, *self._targets)
+            return made, int(np.prod(made.outputs_for((self.n_outputs_,))))
         if isinstance(self.noise, str):
             likelihood = likelihoods.StudentT(settings.DEGREES, self.noise, initial=0.3)
-            return likelihood, (1 + (self.noise == "predicted")) * self.n_outputs_
+            return likelihood, self.n_outputs_
         noise = np.asarray(self.noise, np.float64) / self.y_scaling_.scale
         return likelihoods.Gaussian(noise), self.n_outputs_

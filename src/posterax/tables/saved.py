@@ -15,15 +15,17 @@ from ..files import saved as files
 from ..files.bounds import check_count, check_outputs, field, named, texts
 from ..files.container import Arrays, shortened
 from ..infer.base import Method
-from ..likelihoods import Categorical
 from ..networks.base import module_of
-from ..posteriors import Posterior
+from ..posteriors import Blend, Posterior
+from . import trees
 from .base import BayesianEstimator
 from .cards import check_card
 from .classifier import BayesianClassifier
 from .columns import Columns
+from .recognise import Recognised
 from .regressor import BayesianRegressor
 from .standardise import Standardiser
+from .targets import CHOICES
 
 _ESTIMATORS: dict[str, Any] = {c.__name__: c for c in (BayesianClassifier, BayesianRegressor)}
 
@@ -48,6 +50,11 @@ def save(estimator: BayesianEstimator, path: str | Path) -> None:
         fitted["target_shape"] = list(estimator._target_shape)
         arrays["estimator/y_shift"], arrays["estimator/y_scale"] = estimator.y_scaling_
         arrays["estimator/spread"] = estimator.spread_
+        fitted["target"] = list(estimator.target_)
+    if estimator.forests_ is not None:
+        arrays |= trees.to_arrays(estimator.forests_)
+    if isinstance(estimator.posterior_, Blend):
+        fitted["tried"] = estimator.tried_
     params = {
         name: _described(name, value) for name, value in estimator.get_params(deep=False).items()
     }
@@ -67,13 +74,15 @@ def rebuild(posterior: Posterior, header: dict[str, Any], arrays: Arrays) -> Any
     samples = field({"samples": estimator.samples}, "samples", int, type(None))
     check_count("its samples", samples or 0, arrays)
     fitted = field(header, "fitted", dict)
-    classifies = isinstance(posterior.model.likelihood, Categorical)
-    if classifies != (kind is BayesianClassifier) or posterior.model.likelihood.kind == "counts":
+    classifies = posterior.model.likelihood.kind == "classification"
+    if classifies != (kind is BayesianClassifier):
         likelihood = type(posterior.model.likelihood).__name__
         raise CheckpointError(f"a {kind.__name__} cannot have the likelihood {likelihood}")
-    check_outputs(posterior.model, posterior.targets)
+    for part in posterior.parts if isinstance(posterior, Blend) else (posterior,):
+        check_outputs(part.model, part.targets)
     estimator.posterior_ = posterior
     _inputs(estimator, fitted, arrays)
+    _blended(estimator, fitted, arrays, classifies)
     if classifies:
         estimator.classes_ = _classes(posterior, fitted, arrays)
     else:
@@ -118,6 +127,30 @@ def _inputs(estimator: BayesianEstimator, fitted: dict[str, Any], arrays: Arrays
         estimator.feature_names_in_ = np.array(stored, dtype=object)
 
 
+def _blended(
+    estimator: BayesianEstimator, fitted: dict[str, Any], arrays: Arrays, classifies: bool
+) -> None:
+    """The trees that a blend builds on, as many as it has folds, and what was tried."""
+    estimator.forests_ = None
+    posterior = estimator.posterior_
+    if not isinstance(posterior, Blend):
+        return
+    estimator.tried_ = field(fitted, "tried", list)
+    for line in estimator.tried_:
+        field(line, "model", str, of="list of models")
+        for name in ("nll", "weight", "width", "seconds"):
+            field(line, name, int, float, of="list of models")
+    if not any(posterior.based):
+        return
+    wide = _network_size(posterior, "in_size")
+    forests = trees.from_arrays(arrays, wide, classifies)
+    outputs = len(forests.each[0].constant)
+    outputs = 2 if classifies and outputs == 1 else outputs
+    if (len(forests.each), outputs) != (posterior.folds, posterior.own):
+        raise CheckpointError("its trees are not those that its networks build on")
+    estimator.forests_ = forests
+
+
 def _dtype_name(dtype: np.dtype) -> str:
     return "object" if dtype.kind == "O" else dtype.str
 
@@ -157,6 +190,12 @@ def _targets(estimator: BayesianEstimator, fitted: dict[str, Any], arrays: Array
     estimator._target_shape, estimator.n_outputs_ = shape, wide[0]
     estimator.y_scaling_ = Standardiser(shift, scale)
     estimator.spread_ = _numbers(arrays, "spread", shape)
+    known = fitted.get("target", ["real", ""])  # older files know no other kind
+    if not (isinstance(known, list) and len(known) == 2 and all(isinstance(t, str) for t in known)):
+        raise CheckpointError(f"its kind of target cannot be {shortened(known)}")
+    if CHOICES.get(known[0]) is None:
+        raise CheckpointError(f"its kind of target cannot be {shortened(known[0])}")
+    estimator.target_ = Recognised(*known)
 
 
 def _numbers(arrays: Arrays, name: str, shape: tuple[int, ...]) -> np.ndarray:

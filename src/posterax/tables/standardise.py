@@ -91,14 +91,19 @@ def held_out(rows: Rows, seed: int) -> np.ndarray:
     """Row numbers to hold out; a row that comes again is held out with its copies."""
     n = len(rows.x)
     random = np.random.default_rng(seed)
-    table = np.column_stack([rows.x, rows.y.reshape(n, -1)]) + 0.0  # no −0, which is 0
-    # equal rows have equal hashes; should two others share one, nothing is lost
-    odd = random.integers(2**63, size=table.shape[1], dtype=np.uint64) | np.uint64(1)
-    bits = table.view(np.uint64)
-    group = np.unique(np.sum((bits ^ bits >> np.uint64(29)) * odd, axis=1), return_inverse=True)[1]
+    group = equal_rows(np.column_stack([rows.x, rows.y.reshape(n, -1)]), random)
     rank = random.permutation(group.max() + 1)[group]
     wanted = min(round(HELD_OUT * n), MOST_HELD_OUT)
     return np.flatnonzero(rank <= np.sort(rank)[wanted - 1])
+
+
+def equal_rows(table: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """For each row the number of its group, from 0; equal rows are one."""
+    # equal rows have equal hashes; should two others share one, nothing is lost
+    odd = random.integers(2**63, size=table.shape[1], dtype=np.uint64) | np.uint64(1)
+    bits = np.ascontiguousarray(table + 0.0).view(np.uint64)  # no −0, which is 0
+    hashed = np.sum((bits ^ bits >> np.uint64(29)) * odd, axis=1)
+    return np.asarray(np.unique(hashed, return_inverse=True)[1])
 
 
 def text_column(x: Any) -> str | None:

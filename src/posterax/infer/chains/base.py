@@ -19,7 +19,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import PyTree
 
-from ...data import Batch
+from ...data import Batch, without_fold
 from ...model import Parameters
 from ...posteriors import Draws, Posterior
 from ..base import Draw, History, Method, Needs, Phase, Start
@@ -43,8 +43,18 @@ class ChainPhase(Phase):
 
     # -- the target
 
-    def log_density(self, batch: Batch, state: PyTree) -> LogDensity:
-        """log π of a flat position, given a batch and the network's state."""
+    @property
+    def folds(self) -> int:
+        """Of how many folds of the rows each chain leaves out one; 0 for none."""
+        return getattr(getattr(self, "method", None), "folds", 0)
+
+    def log_density(self, batch: Batch, state: PyTree, chain: Any = None) -> LogDensity:
+        """log π of a flat position, given a batch and the network's state.
+
+        ``chain`` is its number, for methods whose chains leave out a fold of the rows each.
+        """
+        if self.folds:
+            batch = without_fold(batch, chain, self.folds)
 
         def log_density(position: jax.Array) -> jax.Array:
             params = self.parameters(position)

@@ -22,7 +22,17 @@ from ..._util.tree import tree_size
 from ...data import Batch, Data
 from ...model import Model
 from ..base import Info, Phase, Plan, Start, with_arrays
-from ..settings import Copies, Count, CountOrZero, Flag, Fraction, Positive
+from ..settings import (
+    Copies,
+    Count,
+    CountOrZero,
+    Flag,
+    Folds,
+    Fraction,
+    Positive,
+    check_folds,
+    check_settings,
+)
 from .base import ChainMethod, ChainPhase, DrawingPhase, WarmUpPhase, trajectory_length
 from .microcanonical_tuning import ChainState, Microcanonical, Training, Tuning
 
@@ -39,15 +49,19 @@ class Trajectories(Microcanonical):
         from blackjax.mcmc import adjusted_mclmc, integrators
 
         kernel = adjusted_mclmc.build_kernel(integrators.isokinetic_velocity_verlet)
-        log_density = self.log_density(batch, state.state)
         length_key, key = jax.random.split(key)
         steps = trajectory_length(length_key, state.between)
 
-        def one(key: jax.Array, chain: PyTree, step_size: jax.Array, inverse: jax.Array) -> PyTree:
+        def one(
+            number: jax.Array, key: jax.Array, chain: PyTree, step_size: jax.Array,
+            inverse: jax.Array,
+        ) -> PyTree:  # fmt: skip
+            log_density = self.log_density(batch, state.state, number)
             return kernel(key, chain, log_density, step_size, (steps,), inverse)
 
         keys = jax.random.split(key, self.chains)
-        return jax.vmap(one)(keys, state.chain, state.step_size, state.inverse_mass)
+        tuned = state.step_size, state.inverse_mass
+        return jax.vmap(one)(jnp.arange(self.chains), keys, state.chain, *tuned)
 
 
 class Adjusting(Trajectories, WarmUpPhase):
@@ -165,6 +179,8 @@ class MCLMC(ChainMethod):
         target_acceptance: what an adjusted chain's step size is tuned to.
         steps_between: integrator steps of a draw, or of an adjusted trajectory on average;
             ``None``: about L / ε, as tuned.
+        folds: K above 1: chain c does not see the rows whose number leaves the remainder c mod K
+            when divided by K, and so predicts them as it will predict new ones.
 
     Example:
         >>> import numpy as np
@@ -196,6 +212,11 @@ class MCLMC(ChainMethod):
     adjusted: Flag = False
     target_acceptance: Fraction = 0.9
     steps_between: Count | None = None
+    folds: Folds = 0
+
+    def __check_init__(self) -> None:
+        check_settings(self)
+        check_folds(self.folds, "chains", self.chains)
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
         if tree_size(model.parameters) < 2:

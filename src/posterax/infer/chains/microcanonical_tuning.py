@@ -150,8 +150,11 @@ class Training(WarmUpPhase):
         return TrainingState(position, optimizer, jnp.asarray(start.given), start.state)
 
     def step(self, state: TrainingState, batch: Batch, key: jax.Array) -> tuple[PyTree, Info]:
-        log_density = self.log_density(batch, state.state)
-        value, slope = jax.vmap(jax.value_and_grad(log_density))(state.position)
+
+        def one(chain: jax.Array, position: jax.Array) -> tuple[jax.Array, jax.Array]:
+            return jax.value_and_grad(self.log_density(batch, state.state, chain))(position)
+
+        value, slope = jax.vmap(one)(jnp.arange(self.chains), state.position)
         updates, optimizer = self._optimizer().update(-slope, state.optimizer, state.position)
         new = state._replace(position=state.position + updates, optimizer=optimizer)
         return new, Info({"log_density": jnp.mean(value)})
@@ -182,11 +185,11 @@ class Microcanonical(ChainPhase):
         """
         from blackjax.mcmc.integrators import isokinetic_velocity_verlet, with_isokinetic_maruyama
 
-        log_density = self.log_density(batch, state.state)
-
         def one(
-            key: jax.Array, old: PyTree, inverse: jax.Array, length: jax.Array, step: jax.Array
-        ) -> PyTree:
+            chain: jax.Array, key: jax.Array, old: PyTree, inverse: jax.Array, length: jax.Array,
+            step: jax.Array,
+        ) -> PyTree:  # fmt: skip
+            log_density = self.log_density(batch, state.state, chain)
             move = with_isokinetic_maruyama(isokinetic_velocity_verlet(log_density, inverse))
             new, kinetic = move(old, step, length, key)
             error = kinetic - new.logdensity + old.logdensity
@@ -198,7 +201,8 @@ class Microcanonical(ChainPhase):
             return new, jnp.where(lost, 0, error), lost
 
         keys = jax.random.split(key, self.chains)
-        return jax.vmap(one)(keys, state.chain, state.inverse_mass, state.length, state.step_size)
+        tuned = state.inverse_mass, state.length, state.step_size
+        return jax.vmap(one)(jnp.arange(self.chains), keys, state.chain, *tuned)
 
     def _terms(
         self, state: ChainState, diverging: jax.Array, **more: jax.Array
@@ -226,10 +230,14 @@ class Tuning(Microcanonical, WarmUpPhase):
         from blackjax.mcmc import mclmc
 
         assert data is not None
-        log_density = self.log_density(data.everything(), start.state)
+        everything = data.everything()
         position = self.starts(start, key) if start.tuned is None else start.tuned
         keys = jax.random.split(jax.random.fold_in(key, 1), self.chains)
-        chain = jax.vmap(lambda p, k: mclmc.init(p, log_density, k))(position, keys)
+
+        def begin(chain: jax.Array, position: jax.Array, key: jax.Array) -> PyTree:
+            return mclmc.init(position, self.log_density(everything, start.state, chain), key)
+
+        chain = jax.vmap(begin)(jnp.arange(self.chains), position, keys)
         weights = position.shape[1]
         root = jnp.full(self.chains, np.sqrt(weights), position.dtype)
         adaptation = StepSearch.begin(0.02 * root), Moments.begin(position)

@@ -17,7 +17,16 @@ from ...model import Model
 from ...posteriors import Posterior
 from ..base import Draw, History, Info, Method, Needs, Phase, Plan, Start, with_arrays
 from ..points.point import MaximumAPosteriori, MaximumLikelihood
-from ..settings import Copies, Flag, Optimizer, Rate, Schedule, check_settings
+from ..settings import (
+    Copies,
+    Flag,
+    Folds,
+    Optimizer,
+    Rate,
+    Schedule,
+    check_folds,
+    check_settings,
+)
 from .ensemble_variants import Own, Variant
 
 UNROLLED_WORK = 500_000  # products of a member's pass from which a CPU gains by single members
@@ -62,7 +71,8 @@ class EnsemblePhase(Phase):
                 )
 
         def one(index: jax.Array, key: jax.Array) -> Member:
-            own = self.variant.draw(self.model, data, jax.random.fold_in(key, VARIANT))
+            own_key = jax.random.fold_in(key, VARIANT)
+            own = self.variant.draw(self.model, data, own_key, index)
             return Member(self.member.init(self._start_of(index, start, key), data, key), own)
 
         all_ = jax.vmap(one)(jnp.arange(self.members), jax.random.split(key, self.members))
@@ -160,6 +170,8 @@ class DeepEnsemble(Method):
         anchored: every member has its prior around a draw of its own from the prior; with
             ``"targets"`` each has noisy targets of its own as well. For ``inside="map"`` and
             Gaussian priors.
+        folds: K above 1: member m does not see the rows whose number leaves the remainder m mod K
+            when divided by K, and so predicts them as it will predict new ones.
 
     Example:
         >>> import posterax as px
@@ -185,6 +197,7 @@ class DeepEnsemble(Method):
     optimizer: Optimizer = None
     bootstrap: Flag = False
     anchored: bool | str = False
+    folds: Folds = 0
 
     def __check_init__(self) -> None:
         check_settings(self)
@@ -213,6 +226,7 @@ class DeepEnsemble(Method):
             raise ValueError(
                 "anchored='targets' and bootstrap=True both make the data random: take one of them"
             )
+        check_folds(self.folds, "members", self.members)
 
     def _inside(self) -> Method:
         """The method of each member."""
@@ -225,7 +239,7 @@ class DeepEnsemble(Method):
     def needs(self) -> Needs:
         # members of one temperature and the same data climb one ELBO, that of the method inside
         inside = self._inside().needs
-        alike = self.temperatures is None and not self.bootstrap
+        alike = self.temperatures is None and not self.bootstrap and not self.folds
         return Needs(
             bound=alike and inside.bound,
             anytime=alike and inside.anytime,
@@ -243,7 +257,9 @@ class DeepEnsemble(Method):
 
     def phases(self, model: Model, plan: Plan) -> list[Phase]:
         inside = self._inside().phases(model, dataclasses.replace(plan, members=self.members))
-        variant = Variant(self.bootstrap, bool(self.anchored), self.anchored == "targets")
+        variant = Variant(
+            self.bootstrap, bool(self.anchored), self.anchored == "targets", self.folds
+        )
         variant.check(model)
         ladder = with_arrays(self, model).temperatures
         unrolled = faster_unrolled(model, plan, self.members)

@@ -12,6 +12,10 @@ the prior's deviations σ around a draw w⁰ₘ of its own,
 and with targets yₙ + εₙ, εₙ ~ N(0, noise² / weightₙ), besides (Bardsley et al. 2014, *randomize
 then optimize*), wₘ is an exact draw from the posterior where the network is linear in w. All is
 drawn once, for member and example, and stays.
+
+Folds (Stone 1974; Wolpert 1992): member m learns from all rows but those whose number leaves the
+remainder m when divided by the number of folds. So every row has members that never saw it, and
+what these say of it is an honest prediction: cross-validation within one fit.
 """
 
 import dataclasses
@@ -25,7 +29,7 @@ from jaxtyping import PyTree
 
 from ..._util.noise import noise_key, standard_normal
 from ..._util.tree import named_leaves
-from ...data import Batch, Data
+from ...data import Batch, Data, without_fold
 from ...likelihoods import Gaussian as GaussianLikelihood
 from ...model import Model, Parameters
 from ...priors import Gaussian, Prior, is_flat, is_prior
@@ -41,6 +45,7 @@ class Own(NamedTuple):
     anchor: Parameters | None = None  # w⁰
     counts: jax.Array | None = None  # (rows,): how often each row of the data was drawn
     key: jax.Array | None = None  # of what is drawn by an example's number
+    fold: jax.Array | None = None  # the member's number, which says what rows it leaves out
 
 
 class Variant(eqx.Module):
@@ -49,6 +54,7 @@ class Variant(eqx.Module):
     bootstrap: bool = eqx.field(static=True, default=False)
     anchored: bool = eqx.field(static=True, default=False)
     targets: bool = eqx.field(static=True, default=False)
+    folds: int = eqx.field(static=True, default=0)
 
     def check(self, model: Model) -> None:
         """Refuse a model that has no such anchors or targets."""
@@ -70,15 +76,16 @@ class Variant(eqx.Module):
                 "px.likelihoods.Gaussian(noise=a number); otherwise use anchored=True"
             )
 
-    def draw(self, model: Model, data: Data | None, key: jax.Array) -> Own:
-        """What a member draws before the first step."""
+    def draw(self, model: Model, data: Data | None, key: jax.Array, index: jax.Array) -> Own:
+        """What the member of this number draws before the first step."""
         keys = jax.random.split(key, 3)
         anchor = model.bayesian(model.sample_prior(keys[0])) if self.anchored else None
         counts = None
         if self.bootstrap and data is not None:
             counts = resample(keys[1], data.weight > 0)
         by_number = self.targets or (self.bootstrap and data is None)
-        return Own(anchor, counts, keys[2] if by_number else None)
+        fold = index if self.folds else None
+        return Own(anchor, counts, keys[2] if by_number else None, fold)
 
     def phase(self, member: Phase, own: Own) -> Phase:
         """The member's phase, its priors around its anchor."""
@@ -101,6 +108,8 @@ class Variant(eqx.Module):
             counts = own.counts
             counts = poisson(own.key, batch.index) if counts is None else counts[batch.index]
             batch = dataclasses.replace(batch, weight=batch.weight * counts)
+        if self.folds:
+            batch = without_fold(batch, own.fold, self.folds)
         if self.targets:
             shape = (-1, *[1] * (batch.y.ndim - 1))
             heavy = jnp.where(batch.weight > 0, batch.weight, 1).reshape(shape)

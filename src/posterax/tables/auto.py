@@ -1,0 +1,172 @@
+r"""``method="auto"``: several unlike models, cross-fitted, weighted by stacking, as one posterior.
+
+The rows are dealt out to K folds once. Boosted trees, and every network and chain of every model,
+leave out one fold. So each row is predicted by models that never saw it: these predictions set how
+wide a model's noise is, which weight it has (``stacking.py``), and the score. What was scored is
+what is shipped: nothing is fitted again.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._util.interrupts import interruptible
+from ..likelihoods import Likelihood
+from ..model import Model
+from ..posteriors import Blend, Posterior, Record
+from ..predictive import Predictive
+from .folds import Arranged, arrange, together
+from .portfolio import Part, Portfolio
+from .stacking import stack
+from .standardise import Rows
+from .trees import Forests, grow
+
+WIDTHS = np.geomspace(0.4, 4.0, 15)  # tried, of each model's noise
+SAMPLES = 64  # of a model, to predict rows that it left out
+LEAST_ROWS = 128  # of a prediction: smaller ones are padded, so that they share one program
+
+# (model, data, part, steps) → posterior; ``None`` where there is no time left for it
+Learn = Callable[[Model, tuple[np.ndarray, ...], Part], Posterior | None]
+
+
+class Task(NamedTuple):
+    """What is to be learned: the likelihood, how many outputs it needs, and of how many classes."""
+
+    likelihood: Likelihood
+    outputs: int
+    classes: int  # 0 in regression
+
+
+class Tried(NamedTuple):
+    """A model that was tried."""
+
+    part: Part
+    posterior: Posterior
+    width: float
+    log_p: np.ndarray  # of each row, by networks that had not seen it
+    seconds: float
+
+
+class Blended(NamedTuple):
+    """What became of it."""
+
+    posterior: Blend
+    forests: Forests | None
+    arranged: Arranged
+    summary: list[dict[str, Any]]  # a row for each model: what it scored, and its weight
+    offsets: np.ndarray  # of the arranged rows, what trees say that had not seen them
+
+    def left_out(self) -> list[tuple[np.ndarray, Predictive]]:
+        """Of each fold the numbers of its rows, and the predictive of models that left it out."""
+        folds = self.arranged.folds
+        x = np.concatenate([self.arranged.rows.x, self.offsets], axis=1)
+        number = np.arange(len(x))
+        return [
+            (number[k::folds], _predict(self.posterior.fold(k, folds), x[k::folds]))
+            for k in range(folds)
+        ]
+
+
+def fit_blend(
+    rows: Rows, task: Task, plan: Portfolio, seed: int, learn: Learn,
+    tell: Callable[[str], None] = lambda line: None,
+) -> Blended:  # fmt: skip
+    """Fit all models of a portfolio, and weigh them.
+
+    Args:
+        rows: inputs standardised, targets as the likelihood takes them.
+        task: what is to be learned.
+        plan: the models.
+        seed: of folds, trees and networks.
+        learn: how a model is fitted.
+        tell: takes a line about each model.
+    """
+    arranged = arrange(rows, plan.folds, seed, classes=task.classes > 0)
+    own, weight = arranged.rows, arranged.rows.weight
+    forests, offsets = _trees(arranged, task, plan, seed, tell)
+    tried: list[Tried] = []
+    with interruptible():
+        for number, part in enumerate(plan.parts):
+            began = time.perf_counter()
+            tell(f"{part.name} ({number + 1} of {len(plan.parts)})")
+            columns = offsets.shape[1] if part.based else 0
+            network = part.network(own.x.shape[1], task.outputs, columns, seed + number)
+            x = np.concatenate([own.x, offsets], axis=1) if part.based else own.x
+            model = Model(network, part.prior, task.likelihood)
+            posterior = learn(model, (x, own.y, weight), part)
+            if posterior is None:
+                break
+            width, log_p = _judge(posterior, x, own.y, weight, plan.folds)
+            tried.append(Tried(part, posterior, width, log_p, time.perf_counter() - began))
+            if posterior.record.interrupted:
+                break
+    v = stack(np.stack([t.log_p for t in tried]), weight)
+    kept = [(t, share) for t, share in zip(tried, v, strict=True) if share > 0]
+    if not any(t.part.based for t, _ in kept):  # nobody asks the trees
+        forests, offsets = None, offsets[:, :0]
+    interrupted = any(t.posterior.record.interrupted for t in tried)
+    settings = {"examples": float(weight.sum()), "parts": [t.part.name for t, _ in kept]}
+    blend = Blend.of(
+        [t.posterior for t, _ in kept], [share for _, share in kept],
+        widths=[t.width for t, _ in kept], based=[t.part.based for t, _ in kept],
+        own=offsets.shape[1], folds=plan.folds,
+        record=Record("auto", settings, interrupted=interrupted),
+    )  # fmt: skip
+    summary = [_line(t, share, weight) for t, share in zip(tried, v, strict=True)]
+    return Blended(blend, forests, arranged, summary, offsets)
+
+
+def _trees(
+    arranged: Arranged, task: Task, plan: Portfolio, seed: int, tell: Callable[[str], None]
+) -> tuple[Forests | None, np.ndarray]:
+    """Cross-fitted trees, and what they say of each row that they left out."""
+    rows = arranged.rows
+    if not any(part.based for part in plan.parts):
+        return None, np.empty((len(rows.x), 0))
+    tell("boosted trees")
+    y = rows.y if task.classes else np.ravel(task.likelihood.location(rows.y))
+    forests, _ = grow(
+        rows.x, y, rows.weight, arranged.fold, classes=task.classes, seed=seed,
+        options=plan.growths,
+    )  # fmt: skip
+    return forests, forests.out_of_fold(rows.x, arranged.fold)
+
+
+def _judge(
+    posterior: Posterior, x: np.ndarray, y: np.ndarray, weight: np.ndarray, folds: int
+) -> tuple[float, np.ndarray]:
+    """The width of noise at which rows left out are most probable, and their log probabilities."""
+    parts = [posterior.fold(k, folds) for k in range(folds)]
+
+    def log_p(width: float) -> np.ndarray:
+        views = [Blend.of([part], [1.0], widths=[width]) for part in parts]
+        each = [_predict(view, x[k::folds]).log_prob(y[k::folds]) for k, view in enumerate(views)]
+        return np.asarray(together(each), np.float64)
+
+    found = {1.0: log_p(1.0)}
+    score = lambda w: np.average(np.maximum(found[w], -1e3), weights=weight)  # noqa: E731
+    # from 1 on in the direction that is better, as long as it is
+    for side in (WIDTHS[WIDTHS > 1], WIDTHS[WIDTHS < 1][::-1]):
+        last = 1.0
+        for width in map(float, side):
+            found[width] = log_p(width)
+            if score(width) <= score(last):
+                break
+            last = width
+        if last != 1.0:
+            return last, found[last]
+    return 1.0, found[1.0]
+
+
+def _predict(posterior: Posterior, x: np.ndarray) -> Predictive:
+    return posterior.predict(x, samples=SAMPLES, key=0, least_rows=LEAST_ROWS)
+
+
+def _line(tried: Tried, share: float, weight: np.ndarray) -> dict[str, Any]:
+    nll = -float(np.average(tried.log_p, weights=weight))
+    return {
+        "model": tried.part.name, "nll": nll, "weight": float(share), "width": tried.width,
+        "seconds": round(tried.seconds, 1),
+    }  # fmt: skip

@@ -1,0 +1,152 @@
+"""The models that ``method="auto"`` tries: unlike one another, so that each errs in its own way.
+
+Networks smooth, trees cut; chains know what variational fits cut off, and these go where there are
+too many rows for chains. docs/tables.md says on what rows they were chosen.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import networks, priors
+from .._util.checks import one_of
+from ..infer import MCLMC, BayesByBackprop, DeepEnsemble, Method
+from .trees import Growth
+
+QUALITIES = ("fast", "good", "best")
+SAMPLED_ROWS = 2500  # up to so many rows a pass over all of them at every step is cheap
+MANY_ROWS = 20_000
+STEPS = (2000, 8000)  # of a fit, for 50 rows and fewer, for 200 and more
+MOST_STEPS = 20_000
+EPOCHS = 40  # at least, up to the most steps
+FULL_BATCH, BATCH = 300, 256
+RATE = 1e-2
+
+
+class Part(NamedTuple):
+    """One model of a portfolio, its networks cross-fitted.
+
+    ``based`` is a network that corrects boosted trees. ``steps`` are those of the method, or the
+    draws of each chain; ``work`` is about the share of the time it takes.
+    """
+
+    name: str
+    hidden: tuple[int, ...]
+    method: Method
+    prior: priors.Prior
+    steps: int
+    work: float
+    based: bool = False
+    activation: str = "relu"
+
+    def network(self, inputs: int, outputs: int, own: int, key: int) -> Any:
+        """The network of every member, before it has learned."""
+        how: dict[str, Any] = {"activation": self.activation, "key": key}
+        if self.based:
+            return networks.Tabular(inputs, outputs, self.hidden, offsets=own, **how)
+        return networks.MLP(inputs, outputs, self.hidden, **how)
+
+
+class Portfolio(NamedTuple):
+    """What is tried, and how."""
+
+    parts: tuple[Part, ...]
+    growths: tuple[Growth, ...]  # of trees
+    folds: int
+    batch_size: int | None
+
+
+def portfolio(n: int, *, classes: bool, trees: bool = True, quality: str = "good") -> Portfolio:
+    """The models for a table of so many rows, the most valuable first.
+
+    Args:
+        n: rows.
+        classes: whether they have classes as targets.
+        trees: whether there may be parts that correct boosted trees.
+        quality: ``"fast"``, ``"good"`` or ``"best"``.
+
+    Example:
+        >>> from posterax.tables.portfolio import portfolio
+        >>> [part.name for part in portfolio(100_000, classes=False).parts]
+        ['trees, Bayes by Backprop', 'deep ensemble', 'Bayes by Backprop']
+    """
+    one_of("quality", quality, QUALITIES)
+    few = n <= SAMPLED_ROWS
+    folds = 8 if few and quality != "fast" else 5
+    size = n if n <= FULL_BATCH else BATCH
+    steps = int(np.clip(40 * n, *STEPS))
+    steps = max(steps, min(EPOCHS * -(-n // size), MOST_STEPS))
+    made = _Maker(folds, steps, classes, quality)
+    parts = made.quick() if quality == "fast" else made.of_few() if few else made.of_many()
+    parts = [part for part in parts if trees or not part.based]
+    return Portfolio(tuple(parts), _growths(n, quality), folds, None if n <= FULL_BATCH else BATCH)
+
+
+def _growths(n: int, quality: str) -> tuple[Growth, ...]:
+    if quality == "fast":
+        return (Growth(200, 4, 0.1),)
+    if n <= SAMPLED_ROWS:
+        return Growth(500, 5, 0.05), Growth(500, 3, 0.1)
+    return (Growth(400, 5, 0.07),) if n > MANY_ROWS else (Growth(500, 5, 0.07),)
+
+
+class _Maker(NamedTuple):
+    folds: int
+    steps: int
+    classes: bool
+    quality: str
+
+    def quick(self) -> list[Part]:
+        return [
+            self.variational("trees, Bayes by Backprop", (20,), 0.25, 1.0, based=True),
+            self.variational("Bayes by Backprop", (50,), 0.5, 2.0),
+        ]
+
+    def of_few(self) -> list[Part]:
+        return [
+            self.variational("trees, Bayes by Backprop", (20,), 0.5, 1.0, based=True),
+            self.sampled("MCLMC", (50,), 2.0),
+            self.sampled("trees, MCLMC", (20,), 1.5, based=True),
+            self.variational("Bayes by Backprop", (50,), 1.0, 2.0),
+            self.sampled("MCLMC, deep", (16, 16, 16), 4.0, activation="silu"),
+        ]
+
+    def of_many(self) -> list[Part]:
+        return [
+            self.variational("trees, Bayes by Backprop", (50,), 0.5, 1.0, based=True),
+            self.ensemble("deep ensemble", (100, 100), 2.0),
+            self.variational("Bayes by Backprop", (100, 100), 1.0, 4.0),
+        ]
+
+    def variational(
+        self, name: str, hidden: tuple[int, ...], steps: float, work: float, *, based: bool = False
+    ) -> Part:
+        """Mean-field Gaussians, a few of them on a ladder of temperatures."""
+        inside = BayesByBackprop(
+            learning_rate=RATE, initial_rho=-4.0, rho_rate=1.0, estimator="weight",
+            schedule="cosine",
+        )  # fmt: skip
+        warm, cold = (0.5, 0.1) if self.classes else (1.0, 0.3)
+        ladder = tuple(np.geomspace(warm, cold, self.folds).tolist())
+        prior = priors.Hierarchical(1.0, 1.0, relevance=not self.classes)
+        method = DeepEnsemble(self.folds, inside, ladder, folds=self.folds)
+        return Part(name, hidden, method, prior, round(steps * self.steps), work, based)
+
+    def ensemble(self, name: str, hidden: tuple[int, ...], work: float) -> Part:
+        """Maxima a posteriori."""
+        method = DeepEnsemble(self.folds, learning_rate=RATE, folds=self.folds)
+        return Part(name, hidden, method, self._fixed(), self.steps, work)
+
+    def sampled(
+        self, name: str, hidden: tuple[int, ...], work: float, *, based: bool = False,
+        activation: str = "relu",
+    ) -> Part:  # fmt: skip
+        """Microcanonical chains from trained networks."""
+        more = 4 if self.quality == "best" else 1
+        method = MCLMC(
+            chains=2 * self.folds, warmup=3000 * more, ensemble_steps=1500 * more, folds=self.folds
+        )
+        return Part(name, hidden, method, self._fixed(), 30, work, based, activation)
+
+    def _fixed(self) -> priors.Prior:
+        return priors.Gaussian(1.0, fan_in=not self.classes)

@@ -1,0 +1,357 @@
+r"""Boosted trees, cross-fitted: what they say of a row comes from trees that never saw it.
+
+For K folds there are K forests, each learned from all rows but those of one fold. A training row is
+answered by the forest that left it out, a new row by all K, whose differences are a part of what is
+not known (bagging, Breiman 1996). The number of trees is the one at which the left-out rows were
+predicted best. scikit-learn grows the trees; kept are plain arrays, which can be checked.
+
+Reference: Friedman, *Greedy function approximation: a gradient boosting machine*, Annals of
+Statistics 2001; Wolpert, *Stacked generalization*, Neural Networks 1992.
+"""
+
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+)
+from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
+from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
+
+from ..errors import CheckpointError
+from ..files.container import Arrays
+
+EXACT_ROWS = 4000  # up to so many rows every threshold is tried; beyond, those of 255 bins
+FIELDS = {
+    "value": np.float64, "feature": np.int32, "threshold": np.float64,
+    "left": np.int32, "right": np.int32,
+}  # fmt: skip
+MOST_NODES = 1 << 24
+
+
+class Growth(NamedTuple):
+    """How trees are grown."""
+
+    trees: int = 500
+    depth: int = 5
+    rate: float = 0.05
+    columns: float = 0.5
+    rows: float = 0.6
+
+
+class Forest(NamedTuple):
+    """Σ_t tree_t(x), for each output, from a constant on."""
+
+    nodes: np.ndarray
+    starts: np.ndarray  # (trees + 1,): where the nodes of each tree begin
+    output: np.ndarray  # (trees,): which output each adds to
+    constant: np.ndarray  # (outputs,)
+
+    @property
+    def rounds(self) -> int:
+        """Trees of each output."""
+        return len(self.output) // len(self.constant)
+
+    def steps(self, x: np.ndarray, threads: int = 1) -> np.ndarray:
+        """What each tree says of each row, (trees, rows)."""
+        trees = range(len(self.output))
+        return np.stack([self._tree(t, x, threads) for t in trees])
+
+    def __call__(self, x: np.ndarray, threads: int = 1) -> np.ndarray:
+        """(rows, outputs)."""
+        total = np.tile(self.constant, (len(x), 1))
+        for t, output in enumerate(self.output):
+            total[:, output] += self._tree(t, x, threads)
+        return total
+
+    def _tree(self, t: int, x: np.ndarray, threads: int) -> np.ndarray:
+        nodes = self.nodes[self.starts[t] : self.starts[t + 1]]
+        none = np.empty((0, 8), np.uint32)
+        tree = TreePredictor(nodes, none, none)
+        return tree.predict(x, none, np.empty(0, np.uint32), threads)
+
+    def first(self, rounds: int) -> "Forest":
+        """The forest as it was after so many rounds."""
+        kept = rounds * len(self.constant)
+        nodes = self.nodes[: self.starts[kept]]
+        return Forest(nodes, self.starts[: kept + 1], self.output[:kept], self.constant)
+
+
+class Forests(NamedTuple):
+    """One forest for each fold, which it did not see."""
+
+    each: tuple[Forest, ...]
+    classes: bool
+
+    def __call__(self, x: np.ndarray, threads: int = 2) -> np.ndarray:
+        """What each forest says, (rows, forests · outputs), outputs of a forest together."""
+        x = _as_trees_see(x)
+        return np.concatenate([self._outputs(forest(x, threads)) for forest in self.each], axis=1)
+
+    def out_of_fold(self, x: np.ndarray, fold: np.ndarray) -> np.ndarray:
+        """Of each row what the forest says that did not see it, (rows, outputs)."""
+        x, got = _as_trees_see(x), None
+        for k, forest in enumerate(self.each):
+            own = fold == k
+            said = self._outputs(forest(x[own]))
+            got = np.empty((len(x), said.shape[1])) if got is None else got
+            got[own] = said
+        assert got is not None
+        return got
+
+    def _outputs(self, raw: np.ndarray) -> np.ndarray:
+        """Two classes have one raw score, log p₁ / p₀: half of it for and half against."""
+        if self.classes and raw.shape[1] == 1:
+            raw = np.concatenate([-raw / 2, raw / 2], axis=1)
+        if self.classes:
+            raw = raw - raw.mean(axis=1, keepdims=True)
+        return raw
+
+
+def grow(
+    x: np.ndarray, y: np.ndarray, weight: np.ndarray, fold: np.ndarray,
+    *, classes: int = 0, seed: int, options: tuple[Growth, ...] = (Growth(),), threads: int = 2,
+) -> tuple[Forests, float]:  # fmt: skip
+    """Cross-fitted forests, and their mean loss of the rows that each left out.
+
+    Args:
+        x: inputs.
+        y: one target, or labels 0 … classes − 1.
+        weight: how often each row counts.
+        fold: the number of each row's fold, from 0.
+        classes: how many there are; 0 in regression.
+        seed: of the trees.
+        options: how trees may be grown; the one with the least loss is taken.
+        threads: at once.
+
+    Example:
+        >>> import numpy as np
+        >>> from posterax.tables.trees import Growth, grow
+        >>> x = np.random.default_rng(0).normal(size=(200, 2))
+        >>> fold = np.arange(200) % 4
+        >>> y = np.where(x[:, 0] > 0, 1.0, -1.0)
+        >>> forests, loss = grow(x, y, np.ones(200), fold, seed=0, options=(Growth(50, 2),))
+        >>> loss < 0.1, forests(x[:3]).shape
+        (True, (3, 4))
+    """
+    x = _as_trees_see(x)
+    best: tuple[float, tuple[Forest, ...]] | None = None
+    for growth in options:
+        each = _grow_folds(x, y, weight, fold, classes, seed, growth, threads)
+        losses = _losses(each, x, y, weight, fold, classes)
+        rounds = int(np.argmin(losses))
+        if best is None or losses[rounds] < best[0]:
+            best = float(losses[rounds]), tuple(f.first(max(rounds, 1)) for f in each)
+    assert best is not None
+    return Forests(best[1], classes > 0), best[0]
+
+
+def _as_trees_see(x: np.ndarray) -> np.ndarray:
+    """In single precision, as scikit-learn's exact trees do, held in double."""
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(np.asarray(x, np.float32), np.float64)
+
+
+def _grow_folds(
+    x: np.ndarray, y: np.ndarray, weight: np.ndarray, fold: np.ndarray, classes: int, seed: int,
+    growth: Growth, threads: int,
+) -> list[Forest]:  # fmt: skip
+    exact = len(x) <= EXACT_ROWS
+
+    def one(k: int) -> Forest:
+        seen = (fold != k) & (weight > 0)
+        parts = x[seen], y[seen], weight[seen]
+        return (_exact if exact else _binned)(*parts, classes, seed + k, growth)
+
+    folds = range(int(fold.max()) + 1)
+    if exact:  # the others use several threads each
+        return Parallel(n_jobs=threads, prefer="threads")(delayed(one)(k) for k in folds)
+    return [one(k) for k in folds]
+
+
+def _exact(
+    x: np.ndarray, y: np.ndarray, weight: np.ndarray, classes: int, seed: int, growth: Growth
+) -> Forest:
+    """Trees that try every threshold."""
+    present = np.unique(y) if classes else np.zeros(1)
+    if classes and len(present) == 1:
+        return _every_class(_joined([], [], np.zeros(1)), present, classes, len(x))
+    kind: Any = GradientBoostingClassifier if classes else GradientBoostingRegressor
+    model = kind(
+        learning_rate=growth.rate, n_estimators=growth.trees, max_depth=growth.depth,
+        subsample=growth.rows, max_features=growth.columns, random_state=seed,
+        min_samples_leaf=min(3, len(x)),
+    ).fit(x, y, weight)  # fmt: skip
+    trees = [
+        _nodes(tree.tree_, growth.rate) for stage in model.estimators_ for tree in stage
+    ]
+    constant = np.ravel(model._raw_predict_init(x[:1])).astype(np.float64)
+    forest = _joined(trees, _turns(len(trees), len(constant)), constant)
+    return _every_class(forest, present, classes, len(x)) if classes else forest
+
+
+def _nodes(tree: Any, rate: float) -> np.ndarray:
+    """The nodes of an exact tree in the form of the binned ones."""
+    nodes = np.zeros(tree.node_count, PREDICTOR_RECORD_DTYPE)
+    leaf = tree.children_left < 0
+    nodes["value"] = rate * tree.value[:, 0, 0]
+    nodes["is_leaf"] = leaf
+    nodes["feature_idx"] = np.where(leaf, 0, tree.feature)
+    nodes["num_threshold"] = np.where(leaf, 0, tree.threshold)
+    nodes["left"] = np.where(leaf, 0, tree.children_left)
+    nodes["right"] = np.where(leaf, 0, tree.children_right)
+    return nodes
+
+
+def _binned(
+    x: np.ndarray, y: np.ndarray, weight: np.ndarray, classes: int, seed: int, growth: Growth
+) -> Forest:
+    """Trees that try the thresholds between 255 bins."""
+    present = np.unique(y) if classes else np.zeros(1)
+    if classes and len(present) == 1:
+        return _every_class(_joined([], [], np.zeros(1)), present, classes, len(x))
+    kind: Any = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
+    model = kind(
+        learning_rate=growth.rate, max_iter=growth.trees, max_features=growth.columns,
+        max_leaf_nodes=2**growth.depth - 1, min_samples_leaf=20, l2_regularization=1.0,
+        early_stopping=False, random_state=seed,
+    ).fit(x, y, weight)  # fmt: skip
+    constant = np.ravel(model._baseline_prediction).astype(np.float64)
+    trees = [tree.nodes for stage in model._predictors for tree in stage]
+    forest = _joined(trees, _turns(len(trees), len(constant)), constant)
+    return _every_class(forest, present, classes, len(x)) if classes else forest
+
+
+def _every_class(forest: Forest, present: np.ndarray, classes: int, rows: int) -> Forest:
+    """With a score for every class; one that no row had is as rare as one row in all makes it."""
+    if len(present) == classes:
+        return forest
+    known = forest.constant
+    trees = [forest.nodes[a:b] for a, b in pairwise(forest.starts)]
+    if len(present) == 2:  # one score, log p₁ / p₀, becomes two
+        known = np.array([-0.5, 0.5]) * known
+        trees = [_scaled(nodes, by) for nodes in trees for by in (-0.5, 0.5)]
+    constant = np.full(classes, np.min(known) - np.log(rows))
+    constant[present.astype(int)] = known
+    flat = np.zeros(1, PREDICTOR_RECORD_DTYPE)
+    flat["is_leaf"] = 1
+    every: list[np.ndarray] = []
+    for begin in range(0, len(trees), len(present)):
+        own = dict(zip(present.astype(int), trees[begin : begin + len(present)], strict=True))
+        every += [own.get(c, flat) for c in range(classes)]
+    return _joined(every, _turns(len(every), classes), constant)
+
+
+def _scaled(nodes: np.ndarray, by: float) -> np.ndarray:
+    nodes = nodes.copy()
+    nodes["value"] *= by
+    return nodes
+
+
+def _turns(trees: int, outputs: int) -> np.ndarray:
+    return np.arange(trees) % outputs
+
+
+def _joined(trees: list[np.ndarray], output: Any, constant: np.ndarray) -> Forest:
+    starts = np.concatenate([[0], np.cumsum([len(t) for t in trees])]).astype(np.int64)
+    nodes = np.concatenate(trees) if trees else np.empty(0, PREDICTOR_RECORD_DTYPE)
+    return Forest(nodes, starts, np.asarray(output, np.int64), constant)
+
+
+def _losses(
+    each: list[Forest], x: np.ndarray, y: np.ndarray, weight: np.ndarray, fold: np.ndarray,
+    classes: int,
+) -> np.ndarray:  # fmt: skip
+    """The mean loss of left-out rows after each number of rounds, from none on."""
+    total: Any = 0.0
+    for k, forest in enumerate(each):
+        own = (fold == k) & (weight > 0)
+        if not own.any():
+            continue
+        outputs = len(forest.constant)
+        added = forest.steps(x[own]).reshape(forest.rounds, outputs, -1)
+        raw = np.concatenate([np.zeros((1, *added.shape[1:])), np.cumsum(added, axis=0)])
+        raw += forest.constant[:, None]
+        if not classes:
+            loss = np.square(raw[:, 0] - y[own])
+        elif outputs == 1:
+            loss = np.logaddexp(0, np.where(y[own] == 1, -raw[:, 0], raw[:, 0]))
+        else:
+            picked = raw[:, y[own].astype(int), np.arange(int(own.sum()))]
+            loss = np.logaddexp.reduce(raw, axis=1) - picked
+        total = total + loss @ weight[own]
+    return np.asarray(total / weight[weight > 0].sum())
+
+
+# -- in files
+
+
+def to_arrays(forests: Forests) -> Arrays:
+    """Plain arrays of all forests, one after another."""
+    each = forests.each
+    nodes = np.concatenate([f.nodes for f in each])
+    arrays: Arrays = {
+        "trees/value": nodes["value"],
+        "trees/feature": nodes["feature_idx"].astype(np.int32),
+        "trees/threshold": nodes["num_threshold"],
+        "trees/left": np.where(nodes["is_leaf"], 0, nodes["left"]).astype(np.int32),
+        "trees/right": np.where(nodes["is_leaf"], 0, nodes["right"]).astype(np.int32),
+        "trees/lengths": np.concatenate([np.diff(f.starts) for f in each]).astype(np.int32),
+        "trees/constant": np.stack([f.constant for f in each]),
+    }
+    return arrays
+
+
+def from_arrays(arrays: Arrays, columns: int, classes: bool) -> Forests:
+    """The forests of a file; nodes that lead nowhere, or back, are refused.
+
+    Args:
+        arrays: of the file.
+        columns: how many inputs there are.
+        classes: whether the outputs are scores of classes.
+    """
+    parts = {name: _column(arrays, name, dtype) for name, dtype in FIELDS.items()}
+    lengths = _column(arrays, "lengths", np.int32)
+    constant = arrays.get("trees/constant")
+    if constant is None or constant.ndim != 2 or constant.dtype != np.float64:
+        raise CheckpointError("its trees have no constants")
+    count, outputs = constant.shape
+    starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    size = len(parts["value"])
+    same = all(len(part) == size for part in parts.values())
+    whole = count and outputs and len(lengths) % (count * outputs) == 0
+    if not (same and whole and np.all(lengths > 0) and starts[-1] == size <= MOST_NODES):
+        raise CheckpointError("its trees are not whole")
+    finite = [parts["value"], parts["threshold"], constant]
+    if not all(np.all(np.isfinite(a)) for a in finite):
+        raise CheckpointError("its trees hold values that are not finite")
+    # children come after their parent within the same tree: every walk ends at a leaf
+    own = np.arange(size) - np.repeat(starts[:-1], lengths)
+    room = np.repeat(lengths, lengths)
+    leaf = (parts["left"] == 0) & (parts["right"] == 0)
+    onwards = [(parts[s] > own) & (parts[s] < room) for s in ("left", "right")]
+    known = (parts["feature"] >= 0) & (parts["feature"] < columns)
+    if not np.all(leaf | (onwards[0] & onwards[1] & known)):
+        raise CheckpointError("its trees have nodes that lead nowhere")
+    nodes = np.zeros(size, PREDICTOR_RECORD_DTYPE)
+    nodes["value"], nodes["num_threshold"] = parts["value"], parts["threshold"]
+    nodes["feature_idx"] = np.where(leaf, 0, parts["feature"])
+    nodes["left"], nodes["right"], nodes["is_leaf"] = parts["left"], parts["right"], leaf
+    each, trees = [], len(lengths) // count
+    for k in range(count):
+        mine = starts[k * trees : (k + 1) * trees + 1]
+        output = np.tile(np.arange(outputs), trees // outputs)
+        each.append(Forest(nodes[mine[0] : mine[-1]], mine - mine[0], output, constant[k]))
+    return Forests(tuple(each), classes)
+
+
+def _column(arrays: Arrays, name: str, dtype: Any) -> np.ndarray:
+    array = arrays.get(f"trees/{name}")
+    if array is None or array.ndim != 1 or array.dtype != dtype:
+        raise CheckpointError(f"its trees have no {name}")
+    return array
