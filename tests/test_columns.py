@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -70,7 +71,8 @@ def test_new_rows_in_another_order_with_gaps_and_unseen_texts():
     by_name = dict(zip(columns.names_out, matrix.T, strict=True))
     median = np.median([float(cell[2:].replace(",", "")) for cell in frame["rent"]])
     assert by_name["rent"].tolist() == [median, median, 900, median]  # dollars are no euros
-    assert sum(by_name[name][0] for name in by_name if name.startswith("town")) == 0
+    assert by_name["town = (rare)"].tolist() == [1, 0, 0, 0]
+    assert sum(by_name[name][0] for name in by_name if name.startswith("town")) == 1
     assert columns.look(new) == {
         ("extra", "extra"): 4, ("unseen", "town"): 1, ("unreadable", "rent"): 2, ("gap", "rent"): 1,
     }  # fmt: skip
@@ -174,6 +176,133 @@ def test_nothing_to_learn_from_says_why():
         Columns.learn(pd.DataFrame({"a": [1.0, np.inf]}))
 
 
+# -- what a user says of columns, and what is new in later rows
+
+
+def coded(rows=600, seed=0):
+    random = np.random.default_rng(seed)
+    return pd.DataFrame({
+        "zip": random.choice([1003, 1204, 8001, 9000], rows),
+        "grade": random.choice(list("BAC"), rows),
+        "stars": random.integers(1, 6, rows), "size": random.normal(size=rows),
+        "floor": random.choice(["floor 10", "floor 2", "floor 1"], rows),
+        "income": np.exp(2.5 * random.normal(size=rows)), "house_id": random.permutation(rows),
+        "mixed": random.choice(["1", "2", "about 3", "many"], rows),
+    })  # fmt: skip
+
+
+def test_codes_are_known_by_name_and_amounts_are_said():
+    by_name = {c.name: c for c in Columns.learn(coded()).columns}
+    assert (by_name["zip"].kind, by_name["zip"].kept) == (
+        "category",
+        ["1003", "1204", "8001", "9000"],
+    )
+    assert "codes by the column's name" in by_name["zip"].done
+    assert by_name["house_id"].kind == "number"  # no two rows share one
+    assert by_name["stars"].done == "5 whole numbers as amounts; standardised"
+    few = coded(120)
+    assert Columns.learn(few[["stars"]]).columns[0].done == "standardised"
+    # a code that a file has as 1003, 1003.0 or text is the same
+    columns = Columns.learn(coded()[["zip"]])
+    for cells in ([1003, 8001], [1003.0, 8001.0], ["1003", "08001"]):
+        assert columns.transform(pd.DataFrame({"zip": cells}))[:, [0, 2]].tolist() == [
+            [1, 0],
+            [0, 1],
+        ]
+
+
+def test_columns_become_what_a_user_says():
+    frame = coded()
+    kinds = {"zip": "number", "stars": "category", "grade": "ordinal", "floor": "ordinal"}
+    columns = Columns.learn(frame, kinds | {"mixed": "number"})
+    by_name = {c.name: c for c in columns.columns}
+    assert {name: by_name[name].kind for name in kinds} == kinds
+    assert "3 values in alphabetical order (A < B < C)" in by_name["grade"].done
+    assert "by the number within (floor 1 < floor 2 < floor 10)" in by_name["floor"].done
+    matrix = dict(zip(columns.names_out, columns.transform(frame).T, strict=True))
+    np.testing.assert_array_equal(matrix["grade"], frame["grade"].map({"A": 0, "B": 1, "C": 2}))
+    np.testing.assert_array_equal(matrix["zip"], frame["zip"])
+    np.testing.assert_array_equal(matrix["stars = 3"], frame["stars"] == 3)
+    assert "cells hold no number and count as missing" in by_name["mixed"].done
+    own = pd.Categorical(frame["grade"], categories=["C", "A", "B"], ordered=True)
+    (column,) = Columns.learn(frame[[]].assign(grade=own), {"grade": "ordinal"}).columns
+    assert column.kept == ["C", "A", "B"]
+    # numbers keep their order, and one between two levels lies between their ranks
+    columns = Columns.learn(pd.DataFrame({"n": [1, 10, 100] * 9}), {"n": "ordinal"})
+    assert columns.transform(pd.DataFrame({"n": [10, 55, 500]})).ravel().tolist() == [1, 1.5, 2]
+    same = Columns.from_json(json.loads(json.dumps(columns.as_json())))
+    assert same.columns == columns.columns
+
+
+@pytest.mark.parametrize(
+    ("kinds", "said"),
+    [
+        ({"zip": "text"}, "'zip' cannot be 'text': allowed are 'number', 'category', 'ordinal'"),
+        ({"zap": "category"}, "there is no column 'zap' in X; is it 'zip'?"),
+        ({"grade": "number"}, "'grade' is to be a number but holds"),
+        ({"size": "ordinal"}, "'size' has 600 different values, and an ordinal at most 200"),
+    ],
+)
+def test_what_a_user_cannot_say_is_told(kinds, said):
+    with pytest.raises(ValueError, match=f"columns: {re.escape(said)}"):
+        Columns.learn(coded(), kinds)
+
+
+def test_long_tails_are_drawn_together():
+    frame = coded()
+    income = frame["income"]
+    assert (income - income.mean()).abs().max() > 10 * income.std()
+    columns = Columns.learn(frame[["income", "size"]])
+    squashed, size = columns.transform(frame).T
+    assert np.abs((squashed - squashed.mean()) / squashed.std()).max() < 5
+    assert np.array_equal(np.argsort(squashed), np.argsort(income))  # nothing is clipped
+    np.testing.assert_array_equal(size, frame["size"])
+    assert "signed logarithm of its long tails" in columns.columns[0].done
+    centre, scale = columns.columns[0].squash
+    np.testing.assert_allclose(np.sinh(0) + centre, income.median())
+    below = income < centre
+    by_hand = np.where(below, -1, 1) * np.log1p(np.abs(income - centre) / scale)
+    np.testing.assert_allclose(squashed, by_hand)
+    # a gap lies at the median, in the same units
+    gap = Columns.learn(frame[["income"]].mask(frame["zip"] == 1003))
+    assert gap.transform(pd.DataFrame({"income": [None]}))[0].tolist() == [0.0, 1.0]
+    assert gap.look(pd.DataFrame({"income": [None]})) == {}
+
+
+def test_some_rows_stand_in_for_unseen_texts():
+    frame = coded()
+    columns = Columns.learn(frame[["grade", "size"]])
+    learned, plain = (columns.transform(frame, learning=on) for on in (True, False))
+    rare = columns.names_out.index("grade = (rare)")
+    assert plain[:, rare].sum() == 0
+    assert learned[:, rare].sum() == round(0.015 * len(frame)) == columns.columns[0].spare
+    assert (learned[:, 1:].sum(1) == 1).all()
+    np.testing.assert_array_equal(learned, columns.transform(frame, learning=True))
+    # by their cells: in any order, and with their copies
+    turned = columns.transform(frame[::-1], learning=True)[::-1]
+    np.testing.assert_array_equal(turned, learned)
+    twice = columns.transform(pd.concat([frame, frame]), learning=True)
+    np.testing.assert_array_equal(twice, np.concatenate([learned, learned]))
+    # where texts are rare anyway, these are enough
+    cells = pd.DataFrame({"c": ["often"] * 30 + [f"once {i}" for i in range(5)]})
+    assert Columns.learn(cells).columns[0].spare == 0
+
+
+def test_rows_outside_the_table_of_the_fit():
+    frame = coded().assign(day=pd.date_range("2024-01-01", periods=600).strftime("%Y-%m-%d"))
+    columns = Columns.learn(frame, {"stars": "ordinal", "grade": "ordinal"})
+    assert (columns.outside(frame) == "").all()
+    new = frame.head(6).copy()
+    new.loc[0, "size"] = 99.0
+    new.loc[1, "zip"] = 7777
+    new.loc[2, ["day", "stars"]] = ["2031-01-01", 9]
+    new.loc[3, "income"] = 1e9
+    new.loc[4, ["size", "grade"]] = [None, "Z"]
+    told = ["size", "zip", "stars, day", "income", "grade", ""]
+    assert columns.outside(new[new.columns[::-1]]).tolist() == told
+    assert columns.look(new)["level", "grade"] == 1
+
+
 # -- with the estimators
 
 TINY = {"method": "maximum_a_posteriori", "hidden_layer_sizes": 4, "steps": 20, "random_state": 0}
@@ -192,7 +321,7 @@ def test_estimator_takes_the_frame(fitted):
     np.testing.assert_array_equal(regressor.predict(frame[frame.columns[::-1]]), mean)
     assert regressor.n_features_in_ == frame.shape[1]
     assert list(regressor.feature_names_in_) == list(frame.columns)
-    with pytest.raises(ValueError, match="columns must be None or 'auto'"):
+    with pytest.raises(ValueError, match="columns must be None, 'auto' or a dict"):
         px.BayesianRegressor(**TINY, columns="all").fit(frame, mean)
     with pytest.raises(ValueError, match="columns='auto'"):
         px.BayesianRegressor(**TINY).fit(frame[["town"]].fillna("?"), mean)
@@ -201,9 +330,32 @@ def test_estimator_takes_the_frame(fitted):
 def test_estimator_is_the_plain_one_on_the_matrix(fitted):
     """Another way to the same answer: encode first, then fit numbers."""
     regressor, frame = fitted
-    matrix, price = Columns.learn(frame).transform(frame), house()[1]
-    plain = px.BayesianRegressor(**TINY).fit(matrix, price)
-    np.testing.assert_array_equal(plain.predict(matrix), regressor.predict(frame))
+    columns, price = Columns.learn(frame), house()[1]
+    plain = px.BayesianRegressor(**TINY).fit(columns.transform(frame, learning=True), price)
+    np.testing.assert_array_equal(plain.predict(columns.transform(frame)), regressor.predict(frame))
+
+
+def test_estimator_takes_kinds_by_name():
+    frame = coded(80)
+    y = frame["size"].to_numpy()
+    regressor = px.BayesianRegressor(**TINY, columns={"zip": "number", "grade": "ordinal"})
+    regressor.fit(frame, y)
+    kinds = {row["name"]: row["kind"] for row in regressor.columns_.summary()}
+    assert (kinds["zip"], kinds["grade"]) == ("number", "ordinal")
+    with pytest.raises(ValueError, match="'zip' cannot be 'code': allowed are"):
+        px.BayesianRegressor(**TINY, columns={"zip": "code"}).fit(frame, y)
+
+
+def test_columns_of_a_file_of_before_have_their_matrix():
+    frame, _ = house()
+    nodes = Columns.learn(frame).as_json()
+    for node in nodes:
+        for name in ("codes", "squash", "low", "high", "spare"):
+            node.pop(name, None)
+    old = Columns.from_json(nodes)
+    assert "town = (rare)" not in old.names_out
+    assert (old.outside(frame) == "").all()
+    assert old.transform(frame).shape == (ROWS, len(old.names_out))
 
 
 def test_file_keeps_columns_and_card(fitted, tmp_path):
@@ -219,7 +371,7 @@ def test_file_keeps_columns_and_card(fitted, tmp_path):
 def test_mutated_columns_are_refused():
     """Changed entries raise ValueError, and nothing else, or are a choice that could be made."""
     nodes = Columns.learn(house()[0]).as_json()
-    free = ("name", "done", "missing", "categories", "rare", "form", "gaps")
+    free = ("name", "done", "missing", "categories", "rare", "form", "gaps", "codes")
     places = [(i, key) for i, node in enumerate(nodes) for key in node if key not in free]
     odd = [None, -1, 1e999, "x", [], ["a", "a"], {"a": 1}, [[1]], True, "category", 10**30]
     refused = 0

@@ -67,6 +67,7 @@ def test_fit_says_what_it_did_and_where(inside):
     assert first.stdout.rstrip().splitlines()[-1] == "house.px"
     assert "a column for each of 2 texts" in first.stdout
     assert "95 % interval" in first.stdout
+    assert "\nUse with care: Too few rows to tell" in first.stdout
     assert first.stderr.splitlines()[0].startswith("regression: ")
     assert "fitting again, to all rows" in first.stderr
     assert sorted(p.name for p in folder.iterdir()) == ["house.csv", "house.px", "town.px"]
@@ -78,8 +79,14 @@ def test_card_has_the_facts(inside):
     assert card["data"]["rows"] == ROWS
     digest = hashlib.sha256(Path("house.csv").read_bytes()).hexdigest()
     assert card["data"]["sha256"] == digest
-    assert card["held_out"] == {"rows": 12, "refit": True, "from": None}
-    assert {"nll", "error", "brier", "calibration_error"} == set(card["scores"])
+    held = {"rows": 12, "refit": True, "from": None, "split": "random", "by": None}
+    assert card["held_out"] == held
+    names = {"nll", "error", "brier", "auc", "average_precision", "calibration_error"}
+    assert names == set(card["scores"])
+    assert np.sum(card["confusion"]["counts"]) == 12
+    assert card["threshold"]["class"] == "Bern"
+    assert card["verdict"]["level"] == "care"
+    assert any("Too few rows to tell" in reason for reason in card["verdict"]["reasons"])
     for name, (value, low, high) in card["scores"].items():
         if name != "calibration_error":
             assert low <= value <= high
@@ -95,8 +102,9 @@ def test_predictions_are_the_models_own(inside):
     assert result.exit_code == 0, result.output
     table = pd.read_csv(io.StringIO(result.stdout))
     assert list(table) == [
-        "town", "price", "mean", "std", "epistemic_std", "aleatoric_std", "low", "high",
+        "town", "price", "mean", "std", "epistemic_std", "aleatoric_std", "low", "high", "outside",
     ]  # fmt: skip
+    assert table["outside"].isna().all()
     frame = pd.read_csv("house.csv")
     predictive = px.load("house.px").predictive(frame)
     np.testing.assert_allclose(table["mean"], predictive.mean, rtol=1e-5)
@@ -123,7 +131,8 @@ def test_blocks_give_the_same_as_the_whole(inside):
     whole = pd.concat(predict_table("house.px", "house.csv"))
     blocks = list(predict_table("house.px", "house.csv", rows=25))
     assert [len(block) for block in blocks] == [25, 25, 10]
-    np.testing.assert_allclose(pd.concat(blocks).to_numpy(), whole.to_numpy(), rtol=1e-5)
+    both = (table.drop(columns="outside").to_numpy(float) for table in (pd.concat(blocks), whole))
+    np.testing.assert_allclose(*both, rtol=1e-5)
 
 
 def test_out_is_whole_and_safe(inside, tmp_path):
@@ -197,6 +206,8 @@ def test_what_is_new_in_the_data_is_counted(inside, tmp_path):
     new.to_csv(tmp_path / "new.csv", index=False)
     result = run("predict", "house.px", tmp_path / "new.csv", "-o", tmp_path / "p.csv")
     assert result.stdout == ""
+    told = pd.read_csv(tmp_path / "p.csv")["outside"].fillna("").tolist()
+    assert told == ["town"] * 3 + [""] * 9
     assert "column 'town': 3 cells hold a text that was rare or not there" in result.stderr
     assert "column 'size': 1 cell is missing" in result.stderr
     assert "does not use 'more'" in result.stderr
@@ -315,6 +326,7 @@ def test_report_is_asked_for_the_model_that_has_not_seen_the_rows(no_fit, tmp_pa
         "house.csv", "price", quick=True, out=tmp_path / "h.px", report=page, tell=lambda line: None
     )
     assert (asked["rows"], len(asked["held_out"][0])) == (48, 12)
+    assert asked["held_out"][2] is asked["sample_weight"] is None
     assert asked["estimator"] is not fitted.estimator
     assert asked["card"]["scores"] == asked["scores"]
     assert fitted.report == page

@@ -352,7 +352,7 @@ APART = {
         "information.densities.logs",
         "infer.variational.elbo.minibatch_weight", "information.vectors.plain", "optim.deviation",
         "posteriors.draws.normalised", "recalibrate.base.shown", "recalibrate.recalibrated._map",
-        "report.subject._first",
+        "report.outcome._first",
     },
 }  # fmt: skip
 

@@ -747,3 +747,57 @@ def test_the_table_of_an_evaluation_is_for_people(gaussian):
     assert lines[0].split() == ["score", "value", "95", "%", "interval", "baseline"]
     assert lines[1].startswith("NLL ")
     assert "by chance ≤" in lines[-1]
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_order_of_classes_is_that_of_scikit_learn(classes, weighted):
+    rng = np.random.default_rng(classes)
+    p = rng.dirichlet(np.ones(classes), 300).round(1) + 0.01  # with ties
+    p /= p.sum(1, keepdims=True)
+    y = np.array([rng.choice(classes, p=row) for row in p])
+    w = rng.integers(0, 4, 300).astype(float) if weighted else None
+    hot, q = np.eye(classes)[y], p.round(12)  # sums differ in their last digits
+    which = [1] if classes == 2 else range(classes)
+    areas = [sk.roc_auc_score(hot[:, k], q[:, k], sample_weight=w) for k in which]
+    precisions = [sk.average_precision_score(hot[:, k], q[:, k], sample_weight=w) for k in which]
+    assert mt.auc(p, y, weight=w) == pytest.approx(np.mean(areas))
+    assert mt.average_precision(p, y, weight=w) == pytest.approx(np.mean(precisions))
+    counts = mt.confusion(p, y, weight=w)
+    np.testing.assert_allclose(counts, sk.confusion_matrix(y, p.argmax(1), sample_weight=w))
+    scores = mt.evaluate(p, y, w)
+    for name, by_hand in (("auc", areas), ("average_precision", precisions)):
+        score = scores[name]
+        assert score.value == pytest.approx(np.mean(by_hand))
+        assert score.low < score.value < score.high
+    assert scores["auc"].baseline == pytest.approx(0.5)
+
+
+def test_intervals_of_the_auc_hold_the_truth():
+    """The chance that a normal number exceeds another is known."""
+    truth, held = stats.norm.cdf(1 / np.sqrt(2)), 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        y = np.arange(200) % 2
+        p = stats.norm.cdf(rng.normal(size=200) + y)
+        score = mt.evaluate(np.c_[1 - p, p], y, only=["auc"], seed=seed)["auc"]
+        held += score.low <= truth <= score.high
+    assert held >= 52  # of 60, where 57 are expected
+
+
+def test_the_threshold_with_the_largest_f1():
+    rng = np.random.default_rng(0)
+    p = rng.random(400).round(2)
+    y = (rng.random(400) < p**3).astype(int)
+    best = mt.best_threshold(np.c_[1 - p, p], y)
+    precision, recall, _ = sk.precision_recall_curve(y, p)
+    f1 = 2 * precision * recall / np.maximum(precision + recall, 1e-12)
+    assert best.f1 == pytest.approx(f1.max())
+    named = p >= best.value - 1e-9
+    assert best.precision == pytest.approx(y[named].mean())
+    assert best.recall == pytest.approx(y[named].sum() / y.sum())
+    assert mt.best_threshold([[0.9, 0.1]], [0]) is None
+    with pytest.raises(ValueError, match="best_threshold is for two classes, got 3"):
+        mt.best_threshold(np.full((2, 3), 1 / 3), [0, 1])
+    one = mt.evaluate([[0.9, 0.1], [0.8, 0.2]], [0, 0])
+    assert np.isnan(one["auc"].value)

@@ -18,7 +18,9 @@ from posterax.diagnostics.course import course_of, temperatures
 from posterax.posteriors import Record
 from posterax.report import build, checks, classes, data, pictures, regression, scores, write_report
 from posterax.report.page import Picture, Section
+from posterax.report.settled import training
 from posterax.report.subject import make_subject
+from posterax.report.verdict import worst
 from posterax.report.words import cut, fixed, show
 from tests import report_pages as made
 from tests.report_pages import HOSTILE, Page
@@ -26,7 +28,8 @@ from tests.report_pages import HOSTILE, Page
 pytestmark = pytest.mark.usefixtures("hasty_module")
 
 SECTIONS = [
-    "data", "scores", "calibration", "uncertainty", "rows", "diagnostics", "pruning", "settings"
+    "data", "scores", "calibration", "uncertainty", "rows", "drives", "diagnostics", "pruning",
+    "settings",
 ]  # fmt: skip
 
 
@@ -61,9 +64,9 @@ def test_page_is_whole_and_asks_for_nothing(pages, name):
     text = pages[name]
     page = Page(text)
     assert page.wrong == []
-    assert [
-        attrs["id"] for tag, attrs in page.tags if tag == "section" and "id" in attrs
-    ] == SECTIONS
+    # what drives the predictions is told of an estimator
+    right = [section for section in SECTIONS if section != "drives" or name == "fitted"]
+    assert [attrs["id"] for tag, attrs in page.tags if tag == "section" and "id" in attrs] == right
     assert len(page.ids) == len(set(page.ids))
     named = set(page.ids)
     for _, attrs in page.tags:
@@ -251,32 +254,28 @@ def no_pictures(monkeypatch):
         monkeypatch.setattr(module, "draw", draw)
 
 
-def findings(*sections):
-    return [finding for part in sections for finding in part.findings]
-
-
-def judged(subject):
-    measured = scores.measure(subject, None)
-    middle = classes if subject.classifies else regression
-    return findings(scores.section(subject, measured), middle.calibration(subject, measured))
+def judged(subject, given=None, section=None):
+    """The verdict, or what it says of one section."""
+    found = build.judged(subject, scores.measure(subject, given), {})
+    return [finding for finding in found if section in (None, finding.section)]
 
 
 @pytest.mark.usefixtures("no_pictures")
 def test_verdicts_of_numbers():
     good = judged(made.numbers())
-    assert build.worst(good) == "good"
+    assert worst(good) == "good"
     assert "clearly better than the baseline" in good[0].text
     # three deviations off: worse than knowing nothing, and outside most intervals
     bad = judged(made.numbers(bias=9.0))
-    assert build.worst(bad) == "bad"
+    assert worst(bad) == "bad"
     assert "knows nothing of the inputs, predicts better" in bad[0].text
-    narrow = judged(made.numbers(narrow=0.7))
-    assert "too narrow" in narrow[1].text
-    assert narrow[1].level == "care"
+    narrow = judged(made.numbers(narrow=0.6))
+    assert "too narrow" in narrow[0].text
+    assert narrow[0].level in ("care", "bad")
     wide = judged(made.numbers(narrow=2.5))
-    assert "too wide" in wide[1].text
+    assert "too wide" in wide[0].text
     alone = judged(made.numbers(held_out=False))
-    assert build.worst(alone) == "care"
+    assert worst(alone) == "care"
     assert "training rows, which flatters" in alone[0].text
 
 
@@ -325,7 +324,7 @@ def test_predictions_from_the_truth_are_seldom_called_anything_but_good(make):
 def test_verdicts_of_classes():
     def found(**how):
         subject = made.labels(400, **how)
-        return findings(classes.calibration(subject, scores.measure(subject, None)))[0]
+        return judged(subject, section="calibration")[0]
 
     assert found().level == "good"
     # off both ways: no direction is named
@@ -334,7 +333,7 @@ def test_verdicts_of_classes():
     y = np.r_[np.arange(200) % 20 >= 11, np.arange(200) % 20 >= 15].astype(int)
     x = pd.DataFrame({"a": np.zeros(400)})
     subject = made.subject_of(made.Classes(p), y, y, x, classes=["a", "b"])
-    both = findings(classes.calibration(subject, scores.measure(subject, None)))[0]
+    both = judged(subject, section="calibration")[0]
     assert "of some rows and not" in both.text
     sure = found(power=4.0)
     assert "too sure" in sure.text
@@ -353,12 +352,12 @@ def test_the_verdict_is_in_words_not_in_colour_alone(pages):
 def test_few_rows_are_never_good():
     for subject in (made.numbers(3), made.numbers(29), made.labels(4), made.labels(28)):
         found = judged(subject)
-        assert build.worst(found) == "care"
-        assert "Too few rows to tell" in found[0].text
+        assert worst(found) == "care"
+        assert any("Too few rows to tell" in finding.text for finding in found)
     # 50 of 60: chance leaves 72 to 91 %, which excludes neither 90 % nor a serious miss
     subject = made.numbers(60)
     given = {"coverage": (50 / 60, *_chance.wilson(50 / 60, 60))}
-    (found,) = findings(regression.calibration(subject, scores.measure(subject, given)))
+    found = judged(subject, given, "calibration")[0]
     assert found.level == "care"
     assert "agrees with 90 % as far as 60 rows can tell (72.0 % to 90.7 %)" in found.text
     assert "same for all rows" not in regression._rank_words(np.arange(1.0, 9), np.ones(8))
@@ -393,7 +392,7 @@ def test_a_calibration_error_has_its_chance_and_no_interval(pages):
 def test_counts_are_held_to_what_whole_numbers_promise():
     subject = made.counts(600)
     measured = scores.measure(subject, None)
-    (found,) = findings(regression.calibration(subject, measured))
+    (found,) = judged(subject, section="calibration")
     assert subject.promised > 0.93  # a step of the distribution is wide
     assert found.level == "good"
     assert f"agrees with {100 * subject.promised:.1f} %" in found.text
@@ -418,10 +417,12 @@ def test_training_that_has_not_come_to_rest():
         (level[:60], None, ["care"], "60 steps are too few"),
         (np.r_[np.ones(500), np.full(500, np.nan)], None, ["bad"], "not finite from step 501"),
     ):
+        found = training(checks.Course(course, kl, (0.7, 0.1)))
+        assert [found.level] == levels
+        assert words in found.more
         part = Section("diagnostics", "")
-        checks._training(subject, part, checks.Course(course, kl, (0.7, 0.1)))
-        assert [finding.level for finding in part.findings] == levels
-        assert words in part.blocks[0].text
+        part.tell([found])
+        assert part.blocks[0].text == found.more
     reports = {"kl": (np.arange(0, 1000, 16), staircase[::16])}
     for record in (
         Record(terms={"nll": level}, reports=reports),
@@ -466,6 +467,8 @@ def test_wrong_use_is_refused_in_words(fitted, tmp_path, monkeypatch):
         write_report(path, model, X, y[:-1])
     with pytest.raises(ValueError, match="held_out must be a pair"):
         write_report(path, model, X, y, held_out=X)
+    with pytest.raises(ValueError, match=r"held_out\[2\] must be a number of 0 or more for each"):
+        write_report(path, model, X, y, held_out=(X, y, np.ones(3)))
     with pytest.raises(ValueError, match=r"scores\['RMSE'\] must be \(value, low, high\)"):
         scores.measure(made.numbers(), {"RMSE": 3.0})
     monkeypatch.setattr(build, "render", lambda *given, **more: "half")
@@ -490,8 +493,18 @@ def test_a_plain_posterior_and_a_sample_of_many_rows():
     assert subject.classes == ["0", "1", "2"]
     assert len(subject.y) == 2000
     assert np.array_equal(subject.y, y[[int(i) for i in subject.numbers]])
-    words = scores.section(subject, scores.measure(subject, None)).blocks[0].text
-    assert "2,000 rows that the model was trained on, which flatters it, 2,000 drawn from" in words
+    measured = scores.measure(subject, None)
+    words = scores.section(subject, measured).blocks[0].text
+    assert "2,400 rows that the model was trained on, which flatters it" in words
+    assert "Pictures and rows below are of 2,000 of them" in words
+    # scores are of all rows, as those of the command line
+    assert measured.rows == 2400
+    whole = subject.outcome.predictive
+    right = np.mean(whole.mean.argmax(-1) == y)
+    assert measured["accuracy"].value == pytest.approx(right)
+    np.testing.assert_allclose(
+        whole.mean[[int(i) for i in subject.numbers]], subject.predictive.mean, rtol=1e-4
+    )
 
 
 def test_many_classes_and_one_row():

@@ -13,11 +13,14 @@ from .options import (
     AsJson,
     Data,
     Force,
+    Group,
     Ignore,
     Quick,
     Seed,
+    Split,
     Target,
     Task,
+    Time,
     TimeLimit,
     WeightColumn,
 )
@@ -47,6 +50,9 @@ def compare(
     methods: MethodNames = DEFAULT,
     folds: Annotated[int, Option(min=2, help="Number of folds.")] = 5,
     task: Task = None,
+    split: Split = None,
+    time: Time = None,
+    group: Group = None,
     ignore: Ignore = None,
     weight: WeightColumn = None,
     steps: Annotated[int | None, Option(min=1, help="Steps a fit (default: by size).")] = None,
@@ -61,12 +67,14 @@ def compare(
 
     All methods use the same shuffled folds, stratified by class, beside a baseline that ignores
     the inputs. Columns are prepared within each fold. Scores are means over folds ± their standard
-    error.
+    error. Where a date orders the rows, each fold is scored on rows later than those it learns
+    from.
 
     Examples:
         posterax compare house.csv --target price
         posterax compare house.csv --target price --methods bayes_by_backprop,ivon,map --folds 10
         posterax compare house.csv --target price --json --out comparison.csv
+        posterax compare visits.csv --target days --group patient
     """
     names = chosen(methods)
     from .fitting import check_seed, start_clock
@@ -74,24 +82,28 @@ def compare(
     clock = start_clock(time_limit)
     from . import folds as validation
     from .reading import read_parts
+    from .splitting import choose_split
 
     if out is not None:
         out = check_out(out, "table", inputs=[data], force=force)
     check_seed(seed)
     parts, kind, _ = read_parts(data, target, task, ignore, weight)
+    parts, way = choose_split(parts, split, time, group)
     for note in parts.notes:
         say(note)
     study = validation.Study(
         parts.X, parts.y, parts.weight, kind, folds=folds, seed=seed, steps=steps, quick=quick,
-        clock=clock, methods=len(names),
+        clock=clock, methods=len(names), split=way,
     )  # fmt: skip
     if study.folds < folds:
         say(f"{study.folds} folds instead of {folds}: the rarest class has so many rows")
     rows, complete = _run(study, names)
     given = parts.names | {"task": task, "methods": names, "folds": study.folds, "seed": seed}
-    command = rebuild_command("compare", data, **given, steps=steps, time_limit=time_limit)
+    given |= {"split": split, "time": time, "group": group, "steps": steps}
+    command = rebuild_command("compare", data, **given, time_limit=time_limit)
     head = {"command": command, "task": kind, "target": given["target"], "rows": len(parts.y)}
     head |= {"columns": parts.X.shape[1], "folds": study.folds, "seed": seed, "complete": complete}
+    head |= way.facts()
     try:
         if out is not None and complete:
             write_file(out, safe_frame(validation.as_frame(rows)).to_csv(index=False))

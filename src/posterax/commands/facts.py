@@ -17,6 +17,7 @@ from ..posteriors import Draws, GaussianMixture, Posterior, Record
 from ..pruning import report, signal_to_noise
 from ..tables.cards import check_card
 from . import Refused
+from .explain import column_importance
 from .reading import as_fitted, read_table
 from .scoring import score
 from .targets import rows_to_score
@@ -34,7 +35,9 @@ NO_CHAINS = (
 )
 
 
-def facts(path: Path, data: Path | None, target: str | None, notes: list[str]) -> dict[str, Any]:
+def facts(
+    path: Path, data: Path | None, target: str | None, notes: list[str], *, importance: bool = False
+) -> dict[str, Any]:
     """Everything that can be told of a file, by section.
 
     Args:
@@ -42,6 +45,7 @@ def facts(path: Path, data: Path | None, target: str | None, notes: list[str]) -
         data: a table to score the model on, and to compare chains at.
         target: the table's target, where it is not the one the model was fitted to.
         notes: what was done on the way, a line each, is added here.
+        importance: of the columns, on the rows of ``data``.
     """
     arrays, header = read(path)
     size = path.stat().st_size
@@ -70,13 +74,17 @@ def facts(path: Path, data: Path | None, target: str | None, notes: list[str]) -
             about[name]["held_out"] = card.get(name, {})
     inputs = None
     if data is not None:
-        X, y, weight = table_for(held, data, target or card.get("target"), notes)
+        known = target or card.get("target")
+        optional = importance and target is None  # without targets there still is an effect
+        X, y, weight = table_for(held, data, known, notes, optional=optional)
         inputs = held.x_scaling_(held._check_inputs(X, reset=False))
         if y is not None:
             scored = score(held, X, y, weight)
             about["scores"] = scored.intervals()
             about["baseline"]["scores"] = scored.baselines()
             about["chance"]["scores"] = scored.chances()
+        if importance:
+            about["importance"] = column_importance(held, X, y, weight)
     if posterior is not None:
         about |= _weights(posterior)
     about["diagnostics"] = _diagnostics(posterior, inputs, about["training"], header)
@@ -219,15 +227,20 @@ def _training(header: dict[str, Any], arrays: Any) -> dict[str, Any]:
 
 
 def table_for(
-    held: Any, data: Path, target: str | None, notes: list[str]
+    held: Any, data: Path, target: str | None, notes: list[str], *, optional: bool = False
 ) -> tuple[Any, Any, np.ndarray | None]:
     """Rows for an estimator, read as at its fit, their targets, and how often each counts.
 
-    Without a target's name there are no targets.
+    Without a target's name there are no targets, and where they are ``optional`` the table may
+    lack them.
     """
     if not hasattr(held, "posterior_"):
         raise Refused("--data is for estimators: a plain posterior does not know a table's columns")
     frame = read_table(data, notes, least=1, **as_fitted(held))
+    alike = {str(name).strip().lower() for name in frame.columns}
+    if target is not None and optional and target.strip().lower() not in alike:
+        notes.append(f"{data}: has no {target!r}: no rise of the NLL, only the effect on the mean")
+        target = None
     if target is None:
         return frame, None, None
     weight = getattr(held, "card_", {}).get("settings", {}).get("weight")

@@ -13,12 +13,15 @@ from .options import (
     AsJson,
     Data,
     Force,
+    Group,
     Ignore,
     Quick,
     Quiet,
     Seed,
+    Split,
     Target,
     Task,
+    Time,
     TimeLimit,
     WeightColumn,
 )
@@ -37,7 +40,13 @@ def fit(
     report: Annotated[Path | None, Option(help="Also write an HTML report here.")] = None,
     test_fraction: Annotated[float, Option(help="Share of rows held out for the scores.")] = 0.2,
     test: Annotated[Path | None, Option(help="Score on the rows of this file instead.")] = None,
+    split: Split = None,
+    time: Time = None,
+    group: Group = None,
     ignore: Ignore = None,
+    categorical: Annotated[str | None, Option(help="Columns that are categories: a,b,c.")] = None,
+    numeric: Annotated[str | None, Option(help="Columns that are numbers.")] = None,
+    ordinal: Annotated[str | None, Option(help="Columns to take as ranks.")] = None,
     weight: WeightColumn = None,
     seed: Seed = 0,
     epochs: Annotated[float | None, Option(help="Passes over the data (default: by size).")] = None,
@@ -52,17 +61,21 @@ def fit(
     """Fit a model to a table, score it on held-out rows, and write it to a file.
 
     Text, dates and missing values are handled, and the notes say how. Text, yes or no, and a few
-    whole numbers are predicted as classes, other numbers by regression.
+    whole numbers are predicted as classes, other numbers by regression. Where a date orders the
+    rows, the last ones are held out.
 
     Examples:
         posterax fit house.csv --target price
         posterax fit house.csv --target price --out house.px --report house.html
         posterax fit flowers.csv --target species --method laplace --json
         posterax fit house.csv --target price --time-limit 60
+        posterax fit sales.csv --target sold --time day
+        posterax fit visits.csv --target days --group patient --categorical zip --ordinal grade
     """
     fitted = fit_table(
         data, target, task=task, method=method, out=out, report=report,
-        test_fraction=test_fraction, test=test, ignore=ignore, weight=weight, seed=seed,
+        test_fraction=test_fraction, test=test, split=split, time=time, group=group, ignore=ignore,
+        categorical=categorical, numeric=numeric, ordinal=ordinal, weight=weight, seed=seed,
         epochs=epochs, steps=steps, time_limit=time_limit, refit=not no_refit, force=force,
         quick=quick, verbose=False if quiet else None, tell=(lambda line: None) if quiet else say,
     )  # fmt: skip
@@ -76,7 +89,7 @@ def fit(
 
 def _show(fitted: Fitted, *, as_json: bool, quiet: bool) -> None:
     """What became of the columns, the scores, and the files, on standard output."""
-    from .showing import console, print_json, score_table, table
+    from .showing import class_tables, console, print_json, score_table, table, verdict_line
 
     if as_json:
         files = {"model": str(fitted.out), "report": fitted.report and str(fitted.report)}
@@ -92,7 +105,15 @@ def _show(fitted: Fitted, *, as_json: bool, quiet: bool) -> None:
         where = f"of {held['from']}" if held["from"] else "held out"
         again = held["refit"] and not held["from"]
         caption = "the model in the file has then learned from these rows too" if again else ""
+        where += {"time": f", the last by {held.get('by')}", "group": f", by {held.get('by')}"}.get(
+            held.get("split") or "", ""
+        )
         screen.print(score_table(f"Scores on {held['rows']:,} rows {where}", card, caption))
+        screen.print()
+        for block in class_tables(card):
+            screen.print(block)
+            screen.print()
+        screen.print(verdict_line(card["verdict"]))
         screen.print()
     for path in (fitted.report, fitted.out):
         if path is not None:

@@ -1,16 +1,13 @@
 """From a table in a file to a model in a file: what ``posterax fit`` does."""
 
-import hashlib
-import platform
 import re
 import secrets
 import tempfile
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
+from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._util.interrupts import check_interrupt
@@ -19,10 +16,11 @@ from .writing import check_out, plain
 
 if TYPE_CHECKING:
     from ..tables.timing import Clock
+    from .splitting import Split
     from .targets import Parts, Task
 
-
 Place = str | Path
+Names = str | list[str] | None  # of columns: a list, or separated by commas
 
 
 class Fitted(NamedTuple):
@@ -35,27 +33,15 @@ class Fitted(NamedTuple):
 
 
 def fit_table(
-    data: str | Path,
-    target: str,
-    *,
-    task: str | None = None,
-    method: str = "bayes_by_backprop",
-    out: str | Path | None = None,
-    report: str | Path | None = None,
-    test_fraction: float = 0.2,
-    test: str | Path | None = None,
-    ignore: str | list[str] | None = None,
-    weight: str | None = None,
-    seed: int = 0,
-    epochs: float | None = None,
-    steps: int | None = None,
-    time_limit: float | None = None,
-    refit: bool = True,
-    force: bool = False,
-    quick: bool = False,
-    verbose: bool | None = None,
+    data: str | Path, target: str, *, task: str | None = None, method: str = "bayes_by_backprop",
+    out: str | Path | None = None, report: str | Path | None = None, test_fraction: float = 0.2,
+    test: str | Path | None = None, split: str | None = None, time: str | None = None,
+    group: str | None = None, ignore: Names = None, categorical: Names = None,
+    numeric: Names = None, ordinal: Names = None, weight: str | None = None, seed: int = 0,
+    epochs: float | None = None, steps: int | None = None, time_limit: float | None = None,
+    refit: bool = True, force: bool = False, quick: bool = False, verbose: bool | None = None,
     tell: Callable[[str], None] = say,
-) -> Fitted:
+) -> Fitted:  # fmt: skip
     """Fit a table in a file, score it on rows held out, and write the model.
 
     Args:
@@ -67,7 +53,14 @@ def fit_table(
         report: where an HTML report goes.
         test_fraction: the share of rows to hold out; 0 for none.
         test: a file of rows to score on instead.
+        split: how to hold rows out: ``"random"``, ``"time"`` (the last ones) or ``"group"``
+            (whole groups); by default the last ones where a date orders the rows.
+        time: the column of times, for the last rows.
+        group: the column of groups, which is no input.
         ignore: columns to leave out.
+        categorical: columns to take as categories.
+        numeric: columns to take as numbers.
+        ordinal: columns to take as ranks.
         weight: the column that says how often a row counts.
         seed: random seed.
         epochs: passes over the data.
@@ -80,38 +73,50 @@ def fit_table(
         tell: takes notes, a line each.
     """
     clock = start_clock(time_limit)
+    from . import describing, scoring
     from .reading import read_parts
-    from .scoring import learn
+    from .splitting import choose_split
+    from .targets import kinds_of
 
-    began, method = time.perf_counter(), method_name(method)
+    began, method = perf_counter(), method_name(method)
     _check_options(test_fraction, epochs, steps, seed)
     place, page = _places(data, test, out, report, force)
+    asked = {"split": split, "time": time, "group": group}
+    if (test or not test_fraction) and any(asked.values()):
+        raise Refused("--split, --time and --group need --test-fraction, and no --test", 2)
     # whatever is to be refused of a table is refused before the first note
     parts, kind, why = read_parts(data, target, task, ignore, weight)
-    train, held = _rows(parts, kind, data, test, test_fraction, seed)
+    parts, way = choose_split(parts, **asked if test_fraction and not test else {"split": "random"})
+    said = {"categorical": categorical, "numeric": numeric, "ordinal": ordinal}
+    kinds = kinds_of([*parts.X.columns], said)
+    train, held = _rows(parts, kind, data, test, test_fraction, seed, way, kinds)
     budget: dict[str, Any] = {"epochs": epochs, "steps": steps}
-    arguments = method_arguments(method, quick=quick, **budget)
+    more = {"columns": kinds} if kinds else {}
+    arguments = method_arguments(method, quick=quick, **budget) | more
     for note in parts.notes:
         tell(note)
-    limit = {} if time_limit is None else {"time_limit": time_limit}
-    settings = {**parts.names, "task": kind, "method": method, "seed": seed, **budget, **limit}
+    given = {k: v for k, v in (asked | said | {"time_limit": time_limit}).items() if v}
+    settings = {**parts.names, "task": kind, "method": method, "seed": seed, **budget, **given}
     settings |= {"test_fraction": None if test else test_fraction, "test": test and str(test)}
     options = settings | {"task": task, "no_refit": not refit, "out": str(place)}
-    command = rebuild_command("fit", data, **options)
-    card = _facts(data, parts, kind) | {"why": why, "settings": settings, "command": command}
+    card = describing.origin(data, parts, kind) | {"why": why, "settings": settings}
+    card["command"] = rebuild_command("fit", data, **options)
     tell(f"fitting {len(train.y):,} rows by {method}")
     again = held is not None and refit and not test
-    timed = arguments | part_of(clock, 0.5 if again else 1.0)
-    scored = estimator = learn(train, kind, timed, seed, verbose)
+
+    def learn(rows: "Parts") -> Any:
+        timed = arguments | part_of(clock, 0.5 if again else 1.0)
+        return scoring.learn(rows, kind, timed, seed, verbose)
+
+    scored = estimator = learn(train)
     if held is not None:
         card["held_out"] = {"rows": len(held.y), "refit": again, "from": test and Path(test).name}
-        card |= _scores(estimator, train, held, kind, seed)
-        if again:
-            tell(f"scored on {len(held.y):,} held-out rows; fitting again, to all rows")
-            estimator = learn(parts, kind, arguments | part_of(clock, 0.5), seed, verbose)
+        card["held_out"] |= {} if test else way.facts()
+        shipped = (lambda: learn(parts)) if again else None
+        estimator = _judged(scored, train, held, card, tell, shipped)
     card["columns"] = estimator.columns_.summary()
     card["fitted"] = datetime.now(UTC).isoformat(timespec="seconds")
-    card["seconds"] = round(time.perf_counter() - began, 2)
+    card["seconds"] = round(perf_counter() - began, 2)
     estimator.card_ = scored.card_ = plain(card)
     _save(estimator, place)
     if page is not None:
@@ -141,7 +146,7 @@ def start_clock(time_limit: float | None) -> "Clock | None":
         return None
     if not 0 < time_limit < float("inf"):
         raise Refused(f"--time-limit must be a number of seconds above 0, got {time_limit:g}", 2)
-    began = time.monotonic()
+    began = monotonic()
     from ..tables.timing import Clock
 
     clock = Clock(time_limit)
@@ -161,17 +166,22 @@ def check_seed(seed: int) -> None:
 
 
 def _rows(
-    parts: "Parts", kind: "Task", data: Place, test: Place | None, share: float, seed: int
-) -> tuple["Parts", "Parts | None"]:
+    parts: "Parts", kind: "Task", data: Place, test: Place | None, share: float, seed: int,
+    split: "Split", kinds: dict[str, str],
+) -> tuple["Parts", "Parts | None"]:  # fmt: skip
     """Rows to learn from, and rows to score on, of the file ``test`` or a share of the same."""
     from ..tables.columns import Columns
+    from .describing import sha256
     from .reading import read_table
+    from .splitting import hold_out
     from .targets import rows_to_score
 
-    train, held = _held_out(parts, kind, share, seed) if share and not test else (parts, None)
-    text = Columns.learn(train.X).text  # refuses a table without a usable column
+    train, held = parts, None
+    if share and not test:
+        train, held = hold_out(parts, kind, share, seed, split)
+    text = Columns.learn(train.X, kinds).text  # refuses a table without a usable column
     if test:
-        if (digest := _sha256(data)) is not None and digest == _sha256(test):
+        if (digest := sha256(data)) is not None and digest == sha256(test):
             raise Refused(f"--test: {test} is the table to learn from; name other rows", 2)
         frame = read_table(test, parts.notes, text=text, decimal=parts.X.attrs.get("decimal"))
         classes = sorted(set(parts.targets(kind).tolist())) if kind == "classification" else None
@@ -180,41 +190,29 @@ def _rows(
     return train, held
 
 
-def _held_out(
-    parts: "Parts", kind: "Task", share: float, seed: int
-) -> tuple["Parts", "Parts | None"]:
-    """A random share of the rows apart from the others, where there are enough of them."""
-    import numpy as np
-    from sklearn.model_selection import train_test_split
+def _judged(
+    scored: Any, train: "Parts", held: "Parts", card: dict[str, Any], tell: Callable[[str], None],
+    again: Callable[[], Any] | None,
+) -> Any:  # fmt: skip
+    """Write scores and the verdict into the card; the estimator to ship, fitted ``again`` or not.
 
-    n, names = len(parts.y), parts.y.astype(str)
-    size, classes = max(2, round(share * n)), None
-    if kind == "classification":
-        known, counts = np.unique(names, return_counts=True)
-        if counts.min() > 1 and len(known) <= min(size, n - size):
-            classes = names
-    rows = np.arange(n)
-    train, held = train_test_split(rows, test_size=size, random_state=seed, stratify=classes)
-    if kind == "classification":  # a class that only rows held out have is learned, not scored
-        both = np.isin(names[held], names[train])
-        train, held = np.concatenate([train, held[~both]]), held[both]
-    weighty = parts.weight is None or np.any(parts.weight[held])
-    if not weighty or len(held) < 2 or len(np.unique(names[train])) < 2:
-        parts.notes.append("too few rows to hold any out: there are no scores")
-        return parts, None
-    return parts.only(np.sort(train)), parts.only(np.sort(held))
+    What is shipped should be what was scored: where its intervals differ much, that is said.
+    """
+    from . import describing, scoring
 
-
-def _scores(
-    estimator: Any, train: "Parts", held: "Parts", kind: "Task", seed: int
-) -> dict[str, Any]:
-    """Entries of the card: scores on rows held out, beside chance and a baseline."""
-    from .scoring import score
-
-    known = {"train_y": train.targets(kind), "train_weight": train.weight}
-    evaluation = score(estimator, held.X, held.targets(kind), held.weight, seed=seed, **known)
-    scores = {"scores": evaluation.intervals(), "chance": evaluation.chances()}
-    return scores | {"baseline": evaluation.baselines()}
+    look, estimator = scoring.look(scored, train, held), scored
+    card |= describing.scores(look.evaluation)
+    if hasattr(scored, "classes_"):
+        card |= describing.of_classes(look.outcome, scored.classes_)
+    if again is not None:
+        tell(f"scored on {len(held.y):,} held-out rows; fitting again, to all rows")
+        estimator = again()
+        card["drift"] = describing.drift(scored, estimator, held)
+        if note := describing.drift_note(card["drift"]):
+            card["notes"].append(note)
+            tell(note)
+    card["verdict"] = describing.verdict(look.findings(card.get("drift")))
+    return estimator
 
 
 def _save(estimator: Any, place: Path) -> None:
@@ -241,8 +239,8 @@ def _report(path: Path, estimator: Any, train: "Parts", held: "Parts | None", mo
         check_interrupt()
         write_report(
             path, estimator, train.X, train.targets(kind),
-            held_out=None if held is None else (held.X, held.targets(kind)),
-            scores=card.get("scores"), card=card,
+            held_out=None if held is None else (held.X, held.targets(kind), held.weight),
+            sample_weight=train.weight, scores=card.get("scores"), card=card,
             title=f"{card['target']}, from {card['data']['file']}",
         )  # fmt: skip
     except KeyboardInterrupt:
@@ -265,41 +263,3 @@ def _places(
     if page.resolve() == place.resolve():
         raise Refused("--report and --out name the same file", 2)
     return place, page
-
-
-def _facts(data: str | Path, parts: "Parts", kind: "Task") -> dict[str, Any]:
-    """Where the model comes from."""
-    import numpy as np
-
-    from .._version import __version__
-
-    summary: dict[str, Any]
-    if kind == "regression":
-        summary = {name: float(getattr(parts.y, name)()) for name in ("mean", "std", "min", "max")}
-    else:
-        names, counts = np.unique(parts.y.astype(str), return_counts=True)
-        summary = {"classes": dict(zip(names.tolist(), counts.tolist(), strict=True))}
-    others = {name: version(name) for name in ("jax", "numpy", "pandas", "scikit-learn")}
-    return {
-        "kind": "table",
-        "task": kind,
-        "data": {
-            "file": Path(data).name,
-            "sha256": _sha256(data),
-            "rows": len(parts.y) + parts.left_out,
-            "rows_without_target": parts.left_out,
-            "columns": parts.columns,
-            "decimal": parts.X.attrs.get("decimal"),
-        },
-        "target": parts.names["target"],
-        "target_summary": summary,
-        "notes": parts.notes,
-        "versions": {"posterax": __version__, "python": platform.python_version()} | others,
-    }
-
-
-def _sha256(data: str | Path) -> str | None:
-    if str(data) == "-" or not Path(data).is_file():
-        return None
-    with Path(data).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

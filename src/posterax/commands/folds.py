@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy import stats
-from sklearn.model_selection import KFold, StratifiedKFold
 
 from .._util.progress import Watch
 from ..metrics.baseline import baseline
@@ -16,6 +15,7 @@ from ..metrics.evaluate import Evaluation, evaluate
 from ..tables.timing import SHORT, Clock
 from . import Refused, method_arguments, one_line, scoring
 from .fitting import part_of
+from .splitting import Split, folds_of
 from .targets import Parts, Task
 
 CLEAR = 0.975  # quantile of Student's t that a paired difference has to pass
@@ -97,6 +97,7 @@ class Study:
         quick: a few steps of a tiny network.
         clock: of the time for all fits, where it is limited.
         methods: among which the time is divided.
+        split: how rows are held out: at random by default.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class Study:
         quick: bool = False,
         clock: Clock | None = None,
         methods: int = 1,
+        split: Split | None = None,
     ):
         y = Parts(X, np.asarray(y)).targets(kind)
         self.table, self.kind, self.classes = Parts(X, y, weight), kind, kind == "classification"
@@ -130,8 +132,7 @@ class Study:
         if len(y) < 2 * folds:
             raise Refused(f"--folds: {folds} folds need {2 * folds} rows, got {len(y)}")
         self.folds, self.clock, self.part = folds, clock, 1 / (folds * methods)
-        split = (StratifiedKFold if self.classes else KFold)(folds, shuffle=True, random_state=seed)
-        self.parts = list(split.split(X, y))
+        self.parts = folds_of(X, y, self.classes, folds, seed, split or Split("random"))
 
     def row(self, name: str, watch: Watch) -> Row:
         """Cross-validate one method; what fails is told in its row."""

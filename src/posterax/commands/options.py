@@ -12,6 +12,11 @@ Target = Annotated[str, Option("--target", "-t", help="The column to predict.")]
 OtherTarget = Annotated[str | None, Option("--target", "-t", help="Default: as fitted.")]
 Task = Annotated[str | None, Option(help="regression or classification (default: by the target).")]
 Ignore = Annotated[str | None, Option(help="Columns to leave out: a,b,c.")]
+Split = Annotated[
+    str | None, Option(help="Hold out rows: random, time (the last) or group (default: by dates).")
+]
+Time = Annotated[str | None, Option(help="The column of times; the last rows are held out.")]
+Group = Annotated[str | None, Option(help="Rows with the same value here are held out together.")]
 WeightColumn = Annotated[str | None, Option(help="The column that says how often a row counts.")]
 Seed = Annotated[int, Option(min=0, help="Random seed.")]
 TimeLimit = Annotated[

@@ -56,11 +56,14 @@ def predict_table(
     options = as_fitted(estimator) | {"rows": rows or BLOCK, "least": 1, "keep": chosen}
     for block, kept in read_blocks(data, notes, **options):
         X = _inputs(estimator, block, data)
+        answers = _answers(estimator, X, level, samples)
         if columns is not None:
             counts += columns.look(X)
-        yield _beside(kept, _answers(estimator, X, level, samples))
+            answers["outside"] = columns.outside(X).to_numpy()
+        yield _beside(kept, answers)
     card = getattr(estimator, "card_", {})
-    for name in (card.get("target"), card.get("settings", {}).get("weight")):
+    settings = card.get("settings", {})
+    for name in (card.get("target"), settings.get("weight"), settings.get("group")):
         counts.pop(("extra", str(name)), None)
     kinds = {column.name: column.kind for column in columns.columns} if columns else {}
     notes += tell_new(counts, kinds)
@@ -86,6 +89,7 @@ def tell_new(counts: Counter[tuple[str, str]], kinds: dict[str, str]) -> list[st
 
     cells = {
         "unseen": ("holds", "hold", " a text that was rare or not there at fit"),
+        "level": ("holds", "hold", " a value that was not there at fit, and counts as missing"),
         "gap": ("is missing", "are missing", ", where none was at fit: "),
         "unreadable": ("cannot be read and counts", "cannot be read and count", " as missing"),
     }
@@ -123,8 +127,9 @@ def predict(
 
     Regression gives mean, std, epistemic_std (what more data would reduce), aleatoric_std (noise),
     low and high. Classes give predicted, its probability, the epistemic and aleatoric parts of the
-    entropy (in nats) and p_CLASS for each class. Kept columns are the text of the file; text that
-    a spreadsheet would run as a formula gets a ' in front.
+    entropy (in nats) and p_CLASS for each class. The last column, outside, names the columns in
+    which a row lies beyond the rows of the fit. Kept columns are the text of the file; text that a
+    spreadsheet would run as a formula gets a ' in front.
 
     Examples:
         posterax predict house.px new.csv --out predictions.csv

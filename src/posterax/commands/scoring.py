@@ -1,6 +1,6 @@
 """An estimator fitted to the rows of a table, and scored on others by ``px.metrics.evaluate``."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -8,6 +8,10 @@ from numpy.typing import ArrayLike
 from .._util.admit import admit_float64
 from .._util.interrupts import raise_on_interrupt
 from ..metrics.evaluate import QUICK, Evaluation, Score, evaluate
+from ..report.outcome import Outcome
+from ..report.page import Finding
+from ..report.settled import settled
+from ..report.verdict import judge
 from ..tables import BayesianClassifier, BayesianRegressor
 from ..tables.base import BayesianEstimator
 from . import Refused
@@ -19,9 +23,12 @@ def learn(
 ) -> BayesianEstimator:
     """Fit an estimator; half a fit is no model."""
     make: Any = BayesianRegressor if task == "regression" else BayesianClassifier
-    estimator = make(**arguments, columns="auto", random_state=seed, verbose=verbose)
+    settings = {"columns": "auto", **arguments}
+    estimator = make(**settings, random_state=seed, verbose=verbose)
     with raise_on_interrupt():
         estimator.fit(parts.X, parts.targets(task), sample_weight=parts.weight)
+    if settings["columns"] != "auto":  # its columns_ know what was asked of each
+        estimator.set_params(columns="auto")
     return estimator
 
 
@@ -44,6 +51,38 @@ def score(
     else:
         forecast, y = estimator.predictive(X), admit_float64(y, "y")
     return evaluate(forecast, y, weight, train_y=train_y, **{"only": QUICK, **options})
+
+
+class Look(NamedTuple):
+    """An estimator's answers to rows it has not seen, and their scores."""
+
+    estimator: BayesianEstimator
+    outcome: Outcome
+    evaluation: Evaluation
+    train_y: np.ndarray
+    train_weight: np.ndarray | None
+
+    def findings(self, drift: float | None = None) -> list[Finding]:
+        """The verdict, as the report has it."""
+        return judge(
+            self.outcome, self.evaluation, self.train_y, train_weight=self.train_weight,
+            fit=settled(self.estimator.posterior_, self.outcome.predictive), drift=drift,
+        )  # fmt: skip
+
+
+def look(estimator: BayesianEstimator, train: Parts, held: Parts) -> Look:
+    """Predict rows held out, and score them beside a baseline that knows the training targets."""
+    if hasattr(estimator, "classes_"):
+        y, train_y = (
+            labels(estimator.classes_, p.targets("classification")) for p in (held, train)
+        )
+    else:
+        y, train_y = (admit_float64(p.targets("regression"), "y") for p in (held, train))
+    outcome = Outcome(predictive=estimator.predictive(held.X), y=y, weight=held.weight)
+    evaluation = evaluate(
+        outcome.predictive, y, held.weight, train_y=train_y, train_weight=train.weight, only=QUICK
+    )
+    return Look(estimator, outcome, evaluation, train_y, train.weight)
 
 
 def stored(card: dict[str, Any]) -> dict[str, Score]:

@@ -15,6 +15,7 @@ from .._util.streams import watched
 from . import one_line
 from .writing import plain
 
+SHOWN_CLASSES = 12  # of a confusion matrix
 WIDE = 160  # columns where nobody looks: a file or a pipe has no edge
 
 
@@ -59,6 +60,40 @@ def score_table(title: str, card: dict[str, Any], caption: str = "") -> Table:
 
     heads = ("score", "value", "95 % interval", "baseline")
     return table(title, heads, rows(stored(card)), caption)
+
+
+def class_tables(card: dict[str, Any]) -> list[Table | Text]:
+    """What is taken for what, and where to draw the line between two classes."""
+    found: list[Table | Text] = []
+    matrix = card.get("confusion")
+    if matrix and len(matrix["classes"]) <= SHOWN_CLASSES:
+        rows = [
+            [name, *(f"{count:,.6g}" for count in counts)]
+            for name, counts in zip(matrix["classes"], matrix["counts"], strict=True)
+        ]
+        found.append(table("Classes", ["true, taken for", *matrix["classes"]], rows))
+    if best := card.get("threshold"):
+        found.append(Text(one_line(
+            f"Called {best['class']} from a probability of {best['value']:.3g} on, the largest F1 "
+            f"is {best['f1']:.3f} (precision {best['precision']:.1%}, recall {best['recall']:.1%}; "
+            "chosen on these rows)"
+        )))  # fmt: skip
+    return found
+
+
+def verdict_line(verdict: dict[str, Any], most: int = 3) -> Text:
+    """The verdict of a card with its first reasons.
+
+    Example:
+        >>> from posterax.commands.showing import verdict_line
+        >>> found = {"level": "care", "words": "Use with care", "reasons": ["One.", "Two."]}
+        >>> str(verdict_line(found, 1))
+        'Use with care: One. (1 more: --report or --json)'
+    """
+    reasons = verdict["reasons"]
+    left = len(reasons) - most
+    more = f" ({left} more: --report or --json)" if left > 0 else ""
+    return Text(one_line(f"{verdict['words']}: {' '.join(reasons[:most])}{more}"))
 
 
 def pairs(title: str, facts: dict[str, Any]) -> Table:

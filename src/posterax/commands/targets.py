@@ -18,6 +18,7 @@ Task = Literal["regression", "classification"]
 LEAST_ROWS = 10
 FEW_CLASSES = 10  # integers of so many values or fewer are classes
 MOST_CLASSES = 200
+KIND_OF = {"categorical": "category", "numeric": "number", "ordinal": "ordinal"}  # by option
 
 
 @dataclass(frozen=True)
@@ -181,6 +182,23 @@ def list_of_names(known: Sequence[str], names: str | list[str] | None, option: s
         parts = [part.strip() for part in names.split(",") if part.strip()]
         names = [names] if names in known else parts
     return [column_name(known, name, option) for name in names or ()]
+
+
+def kinds_of(known: Sequence[str], said: dict[str, Any]) -> dict[str, str]:
+    """What the options say of columns: name ↦ kind, as an estimator's ``columns`` takes it.
+
+    Example:
+        >>> from posterax.commands.targets import kinds_of
+        >>> kinds_of(["zip", "n", "grade"], {"categorical": "zip", "ordinal": ["grade"]})
+        {'zip': 'category', 'grade': 'ordinal'}
+    """
+    kinds: dict[str, str] = {}
+    for option, kind in KIND_OF.items():
+        for name in list_of_names(known, said.get(option), f"--{option}"):
+            if name in kinds:
+                raise Refused(f"--{option}: {name!r} is named as {kinds[name]} too; choose one", 2)
+            kinds[name] = kind
+    return kinds
 
 
 def counted(count: int, one: str, many: str) -> str:

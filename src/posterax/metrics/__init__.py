@@ -21,6 +21,7 @@ from .intervals import (
     quantile_calibration_error,
     sharpness,
 )
+from .ranking import Threshold, auc, average_precision, best_threshold, confusion
 from .rejection import (
     ErrorRejection,
     Rejection,
@@ -44,12 +45,13 @@ from .scores import (
 
 __all__ = [
     "Detection", "ErrorRejection", "Evaluation", "QuantileCalibration", "Rejection",
-    "RejectionArea", "Reliability", "Score", "accuracy", "accuracy_rejection",
-    "adaptive_calibration_error", "brier_score", "coverage", "crps", "crps_each", "detection",
-    "detection_by_score", "evaluate", "expected_calibration_error", "interval_score",
-    "maximum_calibration_error", "mean_absolute_error", "mean_width", "negative_log_likelihood",
-    "quantile_calibration", "quantile_calibration_error", "rejection_area", "reliability",
-    "rmse_rejection", "root_mean_squared_error", "sharpness", "summary", "uncertainty_score",
+    "RejectionArea", "Reliability", "Score", "Threshold", "accuracy", "accuracy_rejection",
+    "adaptive_calibration_error", "auc", "average_precision", "best_threshold", "brier_score",
+    "confusion", "coverage", "crps", "crps_each", "detection", "detection_by_score", "evaluate",
+    "expected_calibration_error", "interval_score", "maximum_calibration_error",
+    "mean_absolute_error", "mean_width", "negative_log_likelihood", "quantile_calibration",
+    "quantile_calibration_error", "rejection_area", "reliability", "rmse_rejection",
+    "root_mean_squared_error", "sharpness", "summary", "uncertainty_score",
 ]  # fmt: skip
 
 

@@ -1,12 +1,10 @@
 """Every score of some predictions, with its interval and its baseline: the one way to score."""
 
-import warnings
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from .._util.text import in_columns
 from ..diagnostics import chance
@@ -25,27 +23,30 @@ from .inputs import (
     values,
 )
 from .intervals import quantile_calibration_error
+from .resampling import (
+    NO_INTERVAL,
+    ORDERED,
+    RESAMPLES,
+    Columns,
+    intervals,
+    of_order,
+    scores_of,
+)
 from .scores import expected_calibration_error, log_likelihoods, squared_distances
 
 LEVEL = 0.9  # of the interval whose coverage and width are measured
-CONFIDENCE = 0.95  # of the intervals of scores
-RESAMPLES = 1000
-NO_INTERVAL = (np.nan, np.nan)
-FEW_ROWS = 5  # resamples of fewer rows are all alike
-DRAWN = 20_000_000  # rows in all resamples together; more than 20,000 rows get fewer resamples
 TITLES = {
     "nll": "NLL", "rmse": "RMSE", "mae": "mean absolute error", "r2": "R²", "crps": "CRPS",
     "coverage": "inside the 90 % interval", "width": "width of that interval",
     "interval_score": "interval score", "error": "error", "brier": "Brier score",
+    "auc": "AUC", "average_precision": "average precision",
     "calibration_error": "calibration error",
 }  # fmt: skip
-CLASSES = ("nll", "error", "brier", "calibration_error")
-NUMBERS = tuple(name for name in TITLES if name not in ("error", "brier"))
+CLASSES = ("nll", "error", "brier", "auc", "average_precision", "calibration_error")
+NUMBERS = tuple(name for name in TITLES if name == "calibration_error" or name not in CLASSES[1:])
 # without the CRPS, which is a sum over all pairs of posterior samples
 QUICK = tuple(name for name in TITLES if name not in ("crps", "interval_score"))
 SHARES = ("coverage", "error")
-
-Columns = dict[str, np.ndarray]  # one number a row, of which scores take the weighted mean
 
 
 class Score(NamedTuple):
@@ -143,13 +144,15 @@ def evaluate(
     | ``nll`` | ``negative_log_likelihood`` |
     | ``error`` | 1 − ``accuracy`` |
     | ``brier`` | ``brier_score`` |
+    | ``auc`` | ``auc``, for one label an example |
+    | ``average_precision`` | ``average_precision``, for one label an example |
     | ``calibration_error`` | ``expected_calibration_error``, 15 bins |
 
     The interval of a share (``coverage``, ``error``) is Wilson's, which is right for 0 and 1 too,
     for as many rows as the weights are worth. Other intervals hold 95 % of 1000 resamples of the
     rows (``scipy.stats.bootstrap``, percentiles; fewer resamples of more than 20,000 rows, none of
-    fewer than 5). Of the calibration error they would lie above it: ``chance`` is what a calibrated
-    model stays below in 95 % of cases.
+    fewer than 5; 200 of ``auc`` and ``average_precision``). Of the calibration error they would
+    lie above it: ``chance`` is what a calibrated model stays below in 95 % of cases.
 
     The baseline predicts one distribution whatever the inputs are: a Gaussian with the mean and
     deviation of the training targets, for counts a Poisson distribution with their mean, for
@@ -176,6 +179,8 @@ def evaluate(
         NLL                0.5108     0.21 … 0.8456    0.5197
         error               20.0%      3.6% … 62.4%     20.0%
         Brier score         0.344     0.092 … 0.656    0.3347
+        AUC                  0.75          0.25 … 1       0.5
+        average precision     0.5        0.2979 … 1       0.2
         calibration error    0.36  by chance ≤ 0.48   0.08571
 
     References:
@@ -194,12 +199,16 @@ def evaluate(
     measure = _of_numbers if numbers else _of_classes
     own, other = (measure(each, y, wanted) for each in (predictive, alone))
     value, base = (
-        _scores({name: np.average(column, weights=w) for name, column in columns.items()})
+        scores_of({name: np.average(column, weights=w) for name, column in columns.items()})
         for columns in (own, other)
     )
-    ends, better = _intervals(value, own, other["nll"] - own["nll"], w, resamples, seed)
-    scores = {}
-    for name in wanted:
+    ends, better = intervals(value, own, other["nll"] - own["nll"], w, resamples, seed)
+    scores: dict[str, Score] = {}
+    if not numbers and y.ndim == 1 and (ordered := [name for name in ORDERED if name in wanted]):
+        both = given, class_probabilities(alone)
+        found = of_order(ordered, both, y, w, resamples, seed)
+        scores |= {name: Score(at, *apart, base) for name, (at, apart, base) in found.items()}
+    for name in (name for name in wanted if name not in ORDERED):
         if name == "calibration_error":
             error, base_error = (_calibration_error(p, y, weight) for p in (predictive, alone))
             limit = _by_chance(None if numbers else given, weight, y.shape)
@@ -208,7 +217,7 @@ def evaluate(
             share = float(value[name]), chance.effective(w)
             low, high = chance.wilson(*share) if name in SHARES else ends[name]
             scores[name] = Score(float(value[name]), low, high, float(base[name]))
-    return Evaluation(scores, len(y), better)
+    return Evaluation({name: scores[name] for name in wanted if name in scores}, len(y), better)
 
 
 def _of_numbers(given: Forecast, y: np.ndarray, wanted: Sequence[str]) -> Columns:
@@ -256,56 +265,3 @@ def _by_chance(p: np.ndarray | None, weight: Weight, shape: tuple[int, ...]) -> 
     if p is None:
         return chance.of_quantiles(chance.effective(example_weights(weight, shape[:1])))
     return chance.of_classes(p.reshape(-1, p.shape[-1]), example_weights(weight, shape).ravel())
-
-
-def _scores(means: Columns) -> Columns:
-    """Scores from the means of columns, of one sample or of many."""
-    scores = {name: mean for name, mean in means.items() if "/" not in name}
-    if "rmse" in means:
-        scores["rmse"] = np.sqrt(means["rmse"])
-    targets = [name.partition("/")[2] for name in means if name.startswith("r2/")]
-    if targets:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            each = [
-                1 - means[f"r2/{t}"] / (means[f"y2/{t}"] - np.square(means[f"y/{t}"]))
-                for t in targets
-            ]
-        scores["r2"] = np.mean(each, axis=0)
-    return scores
-
-
-def _intervals(
-    value: Columns, columns: Columns, gain: np.ndarray, w: np.ndarray, resamples: int, seed: int
-) -> tuple[dict[str, tuple[float, float]], float]:
-    """The ends of each score's interval, and the share of resamples that beat the baseline."""
-    n = len(w)
-    ends = dict.fromkeys(value, NO_INTERVAL)
-    if n < FEW_ROWS or not resamples:
-        return ends, np.nan
-    resamples = int(np.clip(DRAWN // n, resamples // 10, resamples))
-    drawn = _resampled(np.stack([*columns.values(), gain], axis=-1), w, resamples, seed)
-    for name, each in _scores(dict(zip(columns, drawn, strict=False))).items():
-        each = each[np.isfinite(each)]
-        if len(each) > resamples / 2 and np.isfinite(value[name]):
-            low, high = np.quantile(each, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-            ends[name] = float(low), float(high)
-    finite = np.isfinite(gain).all() and not np.isnan(drawn[-1]).all()
-    return ends, float(np.mean(drawn[-1] > 0)) if finite else np.nan
-
-
-def _resampled(matrix: np.ndarray, weight: np.ndarray, resamples: int, seed: int) -> np.ndarray:
-    """Weighted means of columns (rows, k) over resamples of the rows: (k, resamples)."""
-    n = len(weight)
-
-    def means(rows: np.ndarray, axis: int = -1) -> np.ndarray:
-        counts = weight * np.stack([np.bincount(each, minlength=n) for each in rows])
-        with np.errstate(invalid="ignore"):  # a resample may have no weight
-            return (counts @ matrix / counts.sum(-1, keepdims=True)).T
-
-    with warnings.catch_warnings():  # the percentiles are taken of the means that are defined
-        warnings.simplefilter("ignore", stats.DegenerateDataWarning)
-        result = stats.bootstrap(
-            (np.arange(n),), means, n_resamples=resamples, batch=max(1, 1_000_000 // n),
-            vectorized=True, method="percentile", random_state=seed,
-        )  # fmt: skip
-    return result.bootstrap_distribution

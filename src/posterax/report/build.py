@@ -1,7 +1,7 @@
 """One self-contained page about a fitted model: no script, no request, nothing to install."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +15,15 @@ from ..diagnostics.course import temperatures
 from ..metrics import Evaluation
 from ..posteriors import GaussianMixture, Posterior
 from ..tables.base import BayesianEstimator
-from . import checks, classes, data, recipe, regression
+from . import checks, classes, data, influence, recipe, regression
 from . import scores as scoring
-from .page import Finding, Level
+from .page import Finding
+from .settled import settled
 from .subject import Subject, make_subject
+from .verdict import VERDICTS, judge, worst
 from .words import TEXTS, cut, many
 
 HERE = Path(__file__).parent
-VERDICTS = {
-    "good": ("✓", "Good to use"),
-    "care": ("!", "Use with care"),
-    "bad": ("✕", "Do not rely on it yet"),
-}
-ORDER = list(VERDICTS)
 
 
 def write_report(
@@ -36,7 +32,8 @@ def write_report(
     X: PyTree,
     y: ArrayLike,
     *,
-    held_out: tuple[PyTree, ArrayLike] | None = None,
+    held_out: Sequence[PyTree] | None = None,
+    sample_weight: ArrayLike | None = None,
     scores: Mapping[str, Any] | None = None,
     card: Mapping[str, Any] | None = None,
     title: str | None = None,
@@ -44,7 +41,8 @@ def write_report(
     """Write a report about a fitted model: one HTML file that needs no network.
 
     What was fitted, the data, scores with intervals, calibration, uncertainty, the most and least
-    certain rows, diagnostics, pruning, and the settings to repeat the run, each with plain words.
+    certain rows, what drives the predictions (of an estimator), diagnostics, pruning, and the
+    settings to repeat the run, each with plain words.
     The same arguments give the same bytes.
 
     Args:
@@ -52,11 +50,14 @@ def write_report(
         estimator: a fitted ``BayesianRegressor`` or ``BayesianClassifier``, or a posterior.
         X: the rows it was trained on, a data frame or an array.
         y: their targets. A name of theirs (a pandas ``Series``) is used in the text.
-        held_out: ``(X, y)`` of rows it was *not* trained on. Without them everything is measured
-            on the training rows, which flatters the model, and the report says so.
+        held_out: ``(X, y)`` of rows it was *not* trained on, or ``(X, y, weight)``. Without them
+            everything is measured on the training rows, which flatters the model, and the report
+            says so.
+        sample_weight: how often each training row counts.
         scores: ``{name: (value, low, high)}``, in place of those measured here.
         card: facts about the run: ``"command"``, ``"versions"``, ``"columns"``, ``"target"``,
-            ``"sha256"`` and whatever else; all of it is shown.
+            ``"sha256"`` and whatever else; all of it is shown. A ``"drift"`` is how many times as
+            wide the intervals became by a second fit to all rows, and is judged.
         title: of the page.
 
     Returns:
@@ -72,7 +73,10 @@ def write_report(
         >>> path.read_text()[:15]
         '<!doctype html>'
     """
-    page = render(estimator, X, y, held_out=held_out, scores=scores, card=card, title=title)
+    page = render(
+        estimator, X, y, held_out=held_out, sample_weight=sample_weight, scores=scores, card=card,
+        title=title,
+    )  # fmt: skip
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, page)
@@ -81,12 +85,14 @@ def write_report(
 
 def render(
     estimator: BayesianEstimator | Posterior, X: PyTree, y: ArrayLike, *,
-    held_out: tuple[PyTree, ArrayLike] | None = None, scores: Mapping[str, Any] | None = None,
-    card: Mapping[str, Any] | None = None, title: str | None = None,
+    held_out: Sequence[PyTree] | None = None, sample_weight: ArrayLike | None = None,
+    scores: Mapping[str, Any] | None = None, card: Mapping[str, Any] | None = None,
+    title: str | None = None,
 ) -> str:  # fmt: skip
     """The page of ``write_report`` as text."""
     target = (card or {}).get("target")
-    subject = make_subject(estimator, X, y, held_out, None if target is None else str(target))
+    named = None if target is None else str(target)
+    subject = make_subject(estimator, X, y, held_out, named, sample_weight)
     return page_of(subject, scores, card, title)
 
 
@@ -101,18 +107,19 @@ def page_of(
 
     card = card or {}
     measured = scoring.measure(subject, scores, card)
+    findings = judged(subject, measured, card)
     kind = classes if subject.classifies else regression
     sections = [
         data.section(subject, card),
         scoring.section(subject, measured),
-        kind.calibration(subject, measured),
+        kind.calibration(subject, findings),
         kind.uncertainty(subject),
         data.certain_rows(subject),
-        checks.section(subject),
+        *influence.sections(subject),
+        checks.section(subject, findings),
         checks.pruning(subject),
         recipe.section(subject, card),
     ]
-    findings = [finding for part in sections for finding in part.findings]
     task = "Classification" if subject.classifies else "Regression"
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE),
@@ -127,16 +134,22 @@ def page_of(
         tiles=_tiles(subject, measured),
         level=worst(findings),
         verdicts=VERDICTS,
-        findings=sorted(findings, key=lambda finding: -ORDER.index(finding.level)),
+        findings=findings,
         sections=sections,
         style=(HERE / "style.css").read_text(encoding="utf-8"),
         version=__version__,
     )
 
 
-def worst(findings: list[Finding]) -> Level:
-    """How serious the most serious finding is."""
-    return max((finding.level for finding in findings), key=ORDER.index, default="good")
+def judged(subject: Subject, measured: Evaluation, card: Mapping[str, Any]) -> list[Finding]:
+    """The verdict on a subject, as the command line has it."""
+    drift = card.get("drift")
+    return judge(
+        subject.outcome, measured, subject.train_y, train_weight=subject.train_weight,
+        held_out=subject.held_out, unknown=subject.unknown,
+        fit=settled(subject.posterior, subject.outcome.predictive),
+        drift=float(drift) if isinstance(drift, int | float) else None,
+    )  # fmt: skip
 
 
 def _sentence(subject: Subject) -> str:

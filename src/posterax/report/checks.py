@@ -4,6 +4,7 @@ Of training its course is shown, of chains how far they agree; of weights their 
 the error when the weakest are removed.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,14 +12,13 @@ import numpy as np
 
 from .. import plot
 from ..diagnostics.course import Course, course_of
-from ..diagnostics.diagnosis import Diagnosis, diagnose, of_draws
-from ..diagnostics.verdict import findings
+from ..diagnostics.diagnosis import Diagnosis
 from ..plot.style import MEAN
-from ..posteriors import Draws
 from ..pruning.families import check_family, silenced
 from ..pruning.ranking import SIGNAL_TO_NOISE, Ranking, scores
-from .page import Picture, Section, Table
+from .page import Finding, Picture, Section, Table
 from .pictures import FAINT, LINE, draw, label
+from .settled import chains
 from .subject import Subject, sample_rows
 from .words import cut, fixed, many, percent, show
 
@@ -28,72 +28,25 @@ if TYPE_CHECKING:
 FRACTIONS = (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98)  # of weights removed
 PRUNED_ROWS = 500  # to measure by
 TOLERANCE = 0.02  # nats a row
-LOOKED_AT = 50  # rows at which chains are compared
-MUCH = 0.1  # nats a row that a training may not get worse by over its last tenth
 
 
-def section(subject: Subject) -> Section:
+def section(subject: Subject, findings: Sequence[Finding]) -> Section:
     """A plain-language verdict, with the picture or the table behind it."""
     part = Section("diagnostics", "Diagnostics: did the fit go well?")
-    posterior = subject.posterior
-    record = posterior.record
-    if record is not None and record.interrupted:
-        part.judge(
-            "care",
-            "The fit was stopped before its end, by Ctrl-C: fit again to let it finish.",
-            "The fit was stopped before its end.",
-        )
-    compared = isinstance(posterior, Draws) and _chains(subject, part)
+    part.tell(findings)
+    _, diagnosis = chains(subject.posterior, subject.outcome.predictive)
+    if diagnosis is not None:
+        part.blocks.append(_numbers(diagnosis))
+    record = subject.posterior.record
     course = None if record is None else course_of(record)
-    if course is not None:
-        _training(subject, part, course)
-    elif not compared:
+    if course is not None and course.rest().state != "not finite":
+        part.show(_picture(subject, course), _course_table(subject, course))
+    if not part.blocks:
         part.say(
             "This posterior keeps no history of its training and has no chains to compare: judge "
             "it by its scores and its calibration above."
         )
     return part
-
-
-def _training(subject: Subject, part: Section, course: Course) -> None:
-    steps, ended = len(course.nll), course.rest()
-    what = f"Its objective is {course.objective}, in nats a row."
-    if ended.state == "not finite":
-        part.judge(
-            "bad",
-            f"The training's numbers are not finite from step {ended.step:,} of {steps:,} on.",
-            "The training met numbers that are not finite: lower the learning rate.",
-        )
-        return
-    if ended.state == "short":
-        part.judge(
-            "care",
-            f"{steps:,} steps are too few to tell whether the training has converged.",
-            f"The training had {steps:,} steps: too few to tell if it converged.",
-        )
-    elif ended.state == "rising":
-        part.judge(
-            "bad" if ended.last > MUCH else "care",
-            f"The training was {ended.words}. {what} Lower the learning rate.",
-            "The training was getting worse when it ended: lower the learning rate.",
-        )
-    elif ended.state == "falling":
-        part.judge(
-            "care",
-            f"The training was {ended.words}. {what} More steps may help (steps=, epochs=).",
-            "The training had not converged when it ended: more steps may help.",
-        )
-    else:
-        level = "The training was level at its end, and every number of it is finite."
-        part.judge(
-            "good",
-            f"{level} {what} Over the last tenth of the steps it changed by "
-            f"{fixed(ended.last, 3)}, since the middle by {fixed(ended.half, 3)}. That is no proof "
-            "of convergence: a learning rate that falls to zero makes every run end level. Whether "
-            "a longer one predicts better, only its scores tell.",
-            level,
-        )
-    part.show(_picture(subject, course), _course_table(subject, course))
 
 
 def _picture(subject: Subject, course: Course) -> Picture:
@@ -131,32 +84,6 @@ def _course_table(subject: Subject, course: Course) -> Table:
             rows.append([f"{name}, last tenth", fixed(values[-tenth:].mean(), 3)])
     caption = "Averages, in nats a row" + " of the standardised targets" * (not subject.classifies)
     return Table(["Quantity", "Value"], rows, caption, frozenset({1}))
-
-
-# -- chains and weighted draws
-
-
-def _chains(subject: Subject, part: Section) -> bool:
-    if not of_draws(subject.posterior):  # an ensemble's members are draws without chains
-        return False
-    rows = np.unique(np.linspace(0, len(subject.y) - 1, LOOKED_AT).round().astype(int))
-    x = subject.predictive.at(rows)._x
-    try:
-        diagnosis = diagnose(subject.posterior, x, most=200)
-    except ValueError as error:  # too few draws
-        short = "The chains are too short to tell whether they agree."
-        part.judge("care", f"{error}.", short)
-        return True
-    part.say(diagnosis.verdict)
-    serious = [f for f in findings(diagnosis) if f.serious]
-    space = diagnosis.predictions
-    if serious:
-        apart = space is not None and (space.worst is None or space.rhat[space.worst] > 1.1)
-        part.find("bad" if apart else "care", serious[0].text)
-    else:
-        part.find("good", "Its draws can be trusted: see the diagnostics.")
-    part.blocks.append(_numbers(diagnosis))
-    return True
 
 
 def _numbers(d: Diagnosis) -> Table:

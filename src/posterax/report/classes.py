@@ -1,16 +1,15 @@
 """Pictures of classes: whether probabilities hold, and whether the model knows its mistakes."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import metrics, plot
-from ..metrics import Evaluation
-from .page import Heat, Picture, Section, Table
+from .page import Finding, Heat, Picture, Section, Table
 from .pictures import FILLED, WRONG, draw, label
-from .scores import FEW_ROWS
 from .subject import Subject
-from .words import MISSING, cut, fixed, many, percent
+from .words import MISSING, cut, fixed, many, percent, show
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,43 +18,10 @@ SMALL, MOST_CLASSES = 4, 12  # of a confusion matrix; of more, the worst pairs a
 FEW = 5  # wrong rows to draw a histogram of
 
 
-def calibration(subject: Subject, scores: Evaluation) -> Section:
-    """The reliability diagram, with words."""
+def calibration(subject: Subject, findings: Sequence[Finding]) -> Section:
+    """The reliability diagram, with what the verdict says of it."""
     part = Section("calibration", "Calibration: does 80 % sure mean right in 80 %?")
-    confidence, n = subject.p.max(-1), len(subject.y)
-    mean, accuracy = float(confidence.mean()), float(subject.right.mean())
-    error, *_, chance = scores["calibration_error"]
-    chance = chance or 0.0
-    text = (
-        f"On average the model gives its choice a probability of {percent(mean, 1)}, and is right "
-        f"in {percent(accuracy, 1)} of {many(n, 'row')}. The calibration error is "
-        f"{fixed(error, 3)}; a perfectly calibrated model would have up to {fixed(chance, 3)} here "
-        "by chance."
-    )
-    if n < FEW_ROWS:
-        part.judge(
-            "care",
-            f"{text} These are too few rows to tell whether the probabilities hold.",
-            f"Too few rows, {n}, to tell whether its probabilities hold.",
-        )
-    elif error <= chance:
-        part.judge(
-            "good",
-            f"{text} So there is no sign that the probabilities are wrong.",
-            "Its probabilities are as often right as they say, within chance.",
-        )
-    else:
-        # a direction is named only where the mean gap is more than its own chance
-        clear = abs(mean - accuracy) > 1.96 * np.sqrt(np.sum(confidence * (1 - confidence))) / n
-        sure = mean > accuracy
-        word = "too sure of itself" if sure else "not sure enough of itself"
-        word = word if clear else "too sure of some rows and not sure enough of others"
-        serious = not (clear and not sure) and error > 0.15 + chance
-        part.judge(
-            "bad" if serious else "care",
-            f"{text} So the probabilities are off: the model is {word}.",
-            f"Its probabilities are off by {percent(error, 1)} on average: it is {word}.",
-        )
+    part.tell(findings)
     part.show(
         draw("classes.reliability", lambda axes: plot.reliability(axes, subject.p, subject.y)),
         _confidence(subject),
@@ -78,6 +44,8 @@ def uncertainty(subject: Subject) -> Section:
             f"the accuracy is {percent(at, 1)} instead of {percent(1 - wrong / n, 1)}. "
             f"{_ranks(subject, wrong)}"
         )
+    if best := _threshold(subject):
+        part.say(best)
     confusions = _confusions(subject)
     wide = len(subject.classes) > SMALL  # too wide to stand beside a picture
     if wide:
@@ -93,6 +61,21 @@ def uncertainty(subject: Subject) -> Section:
     parts = [_histogram(subject, name) for name in ("epistemic", "aleatoric")]
     part.show(None if wide else confusions, rejection, *parts)
     return part
+
+
+def _threshold(subject: Subject) -> str:
+    """Where to draw the line between two classes."""
+    every = subject.outcome
+    if every.p.shape[1] != 2 or len(subject.classes) != 2:
+        return ""
+    best = metrics.best_threshold(every.predictive, every.y, weight=every.weight)
+    if best is None:
+        return ""
+    return (
+        f"If rows are called {subject.classes[1]} from a probability of {show(best.value)} on, F1 "
+        f"is largest, {fixed(best.f1, 3)}: a precision of {percent(best.precision, 1)} and a "
+        f"recall of {percent(best.recall, 1)}. The line was drawn on these very rows."
+    )
 
 
 def _ranks(subject: Subject, wrong: int) -> str:

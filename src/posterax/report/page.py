@@ -15,11 +15,12 @@ Level = Literal["good", "care", "bad"]
 
 
 class Finding(NamedTuple):
-    """A sentence of the verdict, how serious it is, and the section that has more."""
+    """A sentence of the verdict, how serious it is, and what its section says of it."""
 
     level: Level
     text: str
     section: str = ""
+    more: str = ""
 
 
 class Text(NamedTuple):
@@ -73,25 +74,21 @@ class Pictures(NamedTuple):
 
 @dataclasses.dataclass
 class Section:
-    """A part of the page; ``findings`` go into the verdict at its head."""
+    """A part of the page."""
 
     id: str
     title: str
     blocks: list[Text | Table | Pictures | Code] = dataclasses.field(default_factory=list)
-    findings: list[Finding] = dataclasses.field(default_factory=list)
 
     def say(self, text: str) -> None:
         """Add a paragraph."""
         self.blocks.append(Text(text))
 
-    def find(self, level: Level, text: str) -> None:
-        """Add to the verdict."""
-        self.findings.append(Finding(level, text, self.id))
-
-    def judge(self, level: Level, text: str, finding: str) -> None:
-        """Add a paragraph, and what it comes to to the verdict."""
-        self.say(text)
-        self.find(level, finding)
+    def tell(self, findings: Sequence[Finding]) -> None:
+        """A paragraph for each finding of the verdict that belongs here."""
+        for finding in findings:
+            if finding.section == self.id and finding.more:
+                self.say(finding.more)
 
     def show(self, *pictures: Picture | Table | None) -> None:
         """Add pictures side by side; those that could not be drawn are left out."""

@@ -17,7 +17,8 @@ from .subject import SEED, Subject
 from .words import cut
 
 ELSEWHERE = (
-    "command", "columns", "scores", "baseline", "chance", "history", "title", "versions"
+    "command", "columns", "scores", "baseline", "chance", "history", "title", "versions", "verdict",
+    "confusion", "threshold",
 )  # fmt: skip
 
 

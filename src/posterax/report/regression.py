@@ -1,5 +1,6 @@
 """Pictures of numbers: whether intervals hold, and where the uncertainty is."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -7,13 +8,11 @@ from scipy import stats
 
 from .. import metrics, plot
 from ..diagnostics.chance import wilson
-from ..metrics import Evaluation
 from ..plot.style import DATA, EPISTEMIC, EPISTEMIC_FILL
-from .page import Picture, Section
+from .page import Finding, Picture, Section
 from .pictures import DOTS, ERRORS, FAINT, WRONG, diagonal, draw, label
-from .scores import FEW_ROWS
 from .subject import SEED, Subject, sample_rows
-from .words import LEVEL, fixed, many, percent, show
+from .words import LEVEL, many, percent, show
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,110 +20,16 @@ if TYPE_CHECKING:
 LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95])
 POINTS, BARS = 600, 150  # drawn
 GROUPS = 10  # of rows, by deviation
-SERIOUS = 0.15  # below its promise: a miss that matters
-CLOSER_ROWS = 100  # the fewest to look closer at
-RARE = 0.001  # a split of misses that chance does not explain
-CLEARLY, SERIOUS_SHAPE = 1.5, 0.1  # times what is due to chance, and beyond it
-BIASED, CERTAIN = 0.1, 4.0  # of the truths' deviation, and of the mean error's own
 
 
-def calibration(subject: Subject, scores: Evaluation) -> Section:
-    """Quantiles and coverage, with words."""
+def calibration(subject: Subject, findings: Sequence[Finding]) -> Section:
+    """Quantiles and coverage, with what the verdict says of them."""
     part = Section("calibration", "Calibration: do intervals hold what they say?")
     u = subject.transform
     inside = np.array([np.mean(np.abs(u - 0.5) <= level / 2) for level in LEVELS])
-    (at, low, high, *_), promise, n = scores["coverage"], subject.promised, scores.rows
-    ends = f"{percent(low, 1)} to {percent(high, 1)}"
-    text = (
-        f"The {percent(LEVEL)} interval held the truth in {percent(at, 1)} of "
-        f"{many(n, 'row')}; the 95 % interval of that share is {ends}."
-    )
-    if subject.kind == "counts":
-        held = percent(promise, 1)
-        text += f" Its ends are whole numbers: by the model's own account it holds {held}."
-    agrees = f"agrees with {subject.promise} as far as {many(n, 'row')} can tell ({ends})"
-    its = f"The coverage of its {percent(LEVEL)} intervals"
-    if low <= promise <= high:
-        few = low <= promise - SERIOUS or n < FEW_ROWS
-        agrees += "; these are too few to rule out a serious miss" * few
-        points = f", {100 * SERIOUS:.0f} points and more" * few
-        part.judge("care" if few else "good", f"{text} That {agrees}{points}.", f"{its} {agrees}.")
-    else:
-        under = at < promise
-        verdict = (
-            "That is too few: the intervals are too narrow, the model is too sure of itself."
-            if under
-            else "That is too many: the intervals are too wide, which errs on the safe side."
-        )
-        part.judge(
-            "bad" if under and high < promise - SERIOUS else "care",
-            f"{text} {verdict}",
-            f"Its {percent(LEVEL)} intervals hold {percent(at, 1)} of the truths: they are too "
-            f"{'narrow' if under else 'wide'}.",
-        )
-    _look_closer(subject, part, scores)
+    part.tell(findings)
     part.show(_quantiles(subject), _coverage(inside, len(u)))
     return part
-
-
-def _look_closer(subject: Subject, part: Section, scores: Evaluation) -> None:
-    """What the coverage of one interval does not show; of one cause one finding."""
-    if len(subject.true) < CLOSER_ROWS:
-        return
-    if not (_bias(subject, part) or _sides(part, subject.transform)):
-        _shape(part, scores)
-
-
-def _bias(subject: Subject, part: Section) -> bool:
-    """Whether predictions are wrong on average."""
-    error = subject.mean - subject.true
-    by, own = float(error.mean()), float(np.sqrt(np.mean(np.square(subject.std))))
-    # rare large values that these rows happen to lack are in the model's own deviations
-    noise, spread = max(float(error.std()), own), max(float(subject.true.std()), own)
-    if not abs(by) > max(BIASED * spread, CERTAIN * noise / np.sqrt(len(error))):
-        return False
-    words = f"too {'high' if by > 0 else 'low'} by {show(abs(by))} on average"
-    part.judge(
-        "care",
-        f"The predictions are {words}; the truths have a deviation of {show(subject.true.std())}.",
-        f"Its predictions are {words}, which chance does not explain.",
-    )
-    return True
-
-
-def _sides(part: Section, u: np.ndarray) -> bool:
-    """Whether as many truths lie below the intervals as above."""
-    promise = (1 - LEVEL) / 2
-    below, above = int(np.sum(u < promise)), int(np.sum(u > 1 - promise))
-    if not below + above or stats.binomtest(above, below + above).pvalue > RARE:
-        return False
-    shares = (
-        f"{percent(below / len(u), 1)} of the truths lie below the predicted {percent(promise)} "
-        f"quantile, {percent(above / len(u), 1)} above that of {percent(1 - promise)}"
-    )
-    part.judge(
-        "care",
-        f"The misses are one-sided: {shares}. The noise is skewed, and the intervals are not.",
-        f"The misses are one-sided: {shares}.",
-    )
-    return True
-
-
-def _shape(part: Section, scores: Evaluation) -> None:
-    """Whether all quantiles hold, not only the ends of one interval."""
-    score = scores.get("calibration_error")
-    if score is None or not score.chance or not score.value > CLEARLY * score.chance:
-        return
-    if any(finding.level != "good" for finding in part.findings):
-        return  # it is said why
-    off = f"off by {fixed(score.value, 3)} on average, and chance explains {fixed(score.chance, 3)}"
-    part.judge(
-        "bad" if score.value > SERIOUS_SHAPE + score.chance else "care",
-        f"The share of truths below a predicted quantile is {off}: the targets have another "
-        "distribution than the model gives them.",
-        f"Its quantiles are {off}: the targets have another distribution than the model gives "
-        "them.",
-    )
 
 
 def uncertainty(subject: Subject) -> Section:

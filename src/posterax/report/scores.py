@@ -6,31 +6,33 @@ from typing import Any
 
 import numpy as np
 
-from ..metrics.evaluate import CONFIDENCE, QUICK, RESAMPLES, Evaluation, Score, evaluate
+from ..metrics.evaluate import QUICK, Evaluation, Score, evaluate
+from ..metrics.resampling import CONFIDENCE, RESAMPLES
 from .page import Section, Table
 from .subject import SEED, Subject
 from .words import MISSING, TEXTS, cut, decimals, fixed, many, percent, show
 
-FEW_ROWS = 30  # of fewer nothing is called good
 SHOWN = TEXTS["scores"]  # title and meaning of each
 OTHER_NAMES = {
     "r": "r2", "logloss": "nll", "negativeloglikelihood": "nll", "ece": "calibration_error",
     "expectedcalibrationerror": "calibration_error", "calibrationerror": "calibration_error",
     "brierscore": "brier", "rootmeansquarederror": "rmse", "meanabsoluteerror": "mae",
-    "coverageof": "coverage", "widthof": "width",
+    "coverageof": "coverage", "widthof": "width", "averageprecision": "average_precision",
+    "rocauc": "auc",
 }  # fmt: skip
 
 
 def measure(
     subject: Subject, given: Mapping[str, Any] | None, card: Mapping[str, Any] | None = None
 ) -> Evaluation:
-    """All scores by name; those that were given, with the card's baselines, replace them."""
+    """All scores by name, of all rows; those given, with the card's baselines, replace them."""
+    every = subject.outcome
     measured = evaluate(
-        subject.predictive, subject.y, train_y=subject.train_y, only=QUICK, seed=SEED
-    )
+        every.predictive, every.y, every.weight, train_y=subject.train_y,
+        train_weight=subject.train_weight, only=QUICK, seed=SEED,
+    )  # fmt: skip
     scores: dict[str, Score] = dict(measured)
     base, chance = ((card or {}).get(name) or {} for name in ("baseline", "chance"))
-    rows = measured.rows
     for name, values in (given or {}).items():
         try:
             # a file has null for what is not finite
@@ -46,14 +48,13 @@ def measure(
         if known in scores:
             other = scores[known].baseline if base.get(name) is None else base[name]
             scores[known] = Score(value, low, high, other, chance.get(name, scores[known].chance))
-            rows = subject.tested if known == "coverage" else rows
         else:
             scores[cut(name.replace("_", " "), 40)] = Score(value, low, high, np.nan)
     if "error" in scores:
         wrong = scores.pop("error")
         right = Score(1 - wrong.value, 1 - wrong.high, 1 - wrong.low, 1 - wrong.baseline)
         scores = {"accuracy": right} | scores
-    return Evaluation(scores, rows, measured.beats_baseline)
+    return Evaluation(scores, measured.rows, measured.beats_baseline)
 
 
 def written(name: str, scores: Mapping[str, Score]) -> tuple[str, str, str]:
@@ -71,14 +72,15 @@ def written(name: str, scores: Mapping[str, Score]) -> tuple[str, str, str]:
 def section(subject: Subject, scores: Evaluation) -> Section:
     """The table of scores, and what it says in words."""
     part = Section("scores", "Scores")
-    rows_of = many(len(subject.y), "row")
+    rows_of = many(subject.tested, "row")
     where = (
         f"{rows_of} that the model had not seen"
         if subject.held_out
         else f"{rows_of} that the model was trained on, which flatters it"
     )
+    drawn = ""
     if len(subject.y) < subject.tested:
-        where += f", {len(subject.y):,} drawn from {subject.tested:,}"
+        drawn = f" Pictures and rows below are of {len(subject.y):,} of them, drawn at random."
     base = {
         "classification": "the class frequencies of the training rows, each count plus one",
         "counts": "a Poisson distribution with the mean of the training targets",
@@ -86,7 +88,7 @@ def section(subject: Subject, scores: Evaluation) -> Section:
     part.say(
         f"Measured on {where}. The baseline predicts {base}, whatever the inputs are. Intervals "
         f"hold the value of {percent(CONFIDENCE)} of {RESAMPLES:,} resamples of these rows "
-        "(bootstrap); those of shares are Wilson's."
+        f"(bootstrap); those of shares are Wilson's.{drawn}"
     )
     whole = ", as whole numbers make it" if subject.kind == "counts" else ""
     words = {
@@ -107,62 +109,7 @@ def section(subject: Subject, scores: Evaluation) -> Section:
             f"Scores on {subject.where}", frozenset({1, 2, 3}), style="wide stack",
         )
     )  # fmt: skip
-    _judge(subject, part, scores.beats_baseline)
-    if not subject.classifies:
-        _judge_means(subject, part)
     return part
-
-
-def _judge(subject: Subject, part: Section, share: float) -> None:
-    if not subject.held_out:
-        part.find(
-            "care",
-            "All scores are of the training rows, which flatters the model: hold rows out to learn "
-            "how it does on new ones.",
-        )
-    if subject.unknown:
-        part.find(
-            "care",
-            f"{many(subject.unknown, 'held-out row')} had a label that no training row has: left "
-            "out of the scores, and the model can never predict it.",
-        )
-    broken = int(np.sum(~np.isfinite(subject.nll)))
-    if broken:
-        part.find(
-            "bad", f"The likelihood of {many(broken, 'row')} is not finite: the model calls "
-            "impossible what happened, or its numbers overflow.",
-        )  # fmt: skip
-    elif len(subject.y) < FEW_ROWS:
-        part.find(
-            "care", f"Too few rows to tell: {many(len(subject.y), 'row')} to judge by, where "
-            f"{FEW_ROWS} are the least for a verdict.",
-        )  # fmt: skip
-    elif share < 0.025:
-        part.find(
-            "bad", "The baseline, which knows nothing of the inputs, predicts better (NLL): do not "
-            "use this model as it is.",
-        )  # fmt: skip
-    elif share < 0.975:
-        part.find(
-            "care", "It is not certain that the model predicts better than the baseline (NLL): the "
-            "inputs may say little about the target, or there are too few rows to tell.",
-        )  # fmt: skip
-    else:
-        part.find("good", "It predicts clearly better than the baseline (NLL).")
-
-
-def _judge_means(subject: Subject, part: Section) -> None:
-    """A good likelihood may go with means that are worse than none."""
-    constant = float(subject._first(subject.train_y).mean())
-    error, alone = np.square(subject.mean - subject.true), np.square(constant - subject.true)
-    lost, n = error - alone, len(error)
-    if n < FEW_ROWS or not lost.mean() > 3 * lost.std() / np.sqrt(n):
-        return
-    part.find(
-        "bad",
-        "Its means are further from the truth than the training mean is: an RMSE of "
-        f"{show(np.sqrt(error.mean()))}, and {show(np.sqrt(alone.mean()))} with that in every row.",
-    )
 
 
 def _writer(name: str, scores: Mapping[str, Score]) -> Callable[[float], str]:

@@ -3,7 +3,6 @@
 import copy
 import dataclasses
 from collections.abc import Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -12,27 +11,25 @@ from jaxtyping import PyTree
 from numpy.typing import ArrayLike
 
 from .._util.admit import admit_float64
-from ..metrics.inputs import class_probabilities
 from ..posteriors import Posterior
 from ..predictive import Predictive
-from ..recalibrate.base import probability_below
 from ..tables.base import BayesianEstimator
-from .words import LEVEL, cut, percent
+from .outcome import SEED, Outcome
+from .words import cut
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_ROWS = 2000  # to judge by, and for pictures: more change nothing that can be seen
-SEED = 0  # random seed of a report
+MOST_ROWS = 2000  # of pictures: more change nothing that can be seen
 SAMPLES = 100  # draws of a plain posterior; an estimator has its own number
 
 
-@dataclasses.dataclass(frozen=True)
-class Subject:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Subject(Outcome):
     """A fitted model with its rows; everything computed from them is computed once.
 
-    ``x`` and ``y`` are the rows to judge by (a sample of them where there are many), ``y`` as
-    numbers or as labels 0 … K−1; ``train_x`` and ``train_y`` those it learned from.
+    ``x``, ``y`` and ``predictive`` are of the rows in pictures, a sample where there are many, and
+    ``outcome`` is of all rows to judge by; ``train_x`` and ``train_y`` are those it learned from.
     """
 
     fitted: BayesianEstimator | Posterior
@@ -40,8 +37,6 @@ class Subject:
     train_x: "pd.DataFrame | None"
     train_y: np.ndarray
     x: "pd.DataFrame | None"
-    y: np.ndarray
-    predictive: Predictive
     held_out: bool
     tested: int  # rows there are to judge by, of which ``y`` may be a sample
     unknown: int  # of them left out, with a label that the training lacked
@@ -50,14 +45,13 @@ class Subject:
     numbers: list[str]  # of the rows: the data frame's own index, or their places from 0
     inputs: PyTree  # as ``predictive`` took them, for a second look
     counted: str = "Row"  # what these numbers are: the name of the index, where it has one
+    every: Outcome | None = None  # all rows, where those in pictures are a sample
+    train_weight: np.ndarray | None = None
 
     @property
-    def kind(self) -> str:
-        return self.predictive.kind
-
-    @property
-    def classifies(self) -> bool:
-        return self.kind == "classification"
+    def outcome(self) -> Outcome:
+        """All rows to judge by."""
+        return self if self.every is None else self.every
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -73,98 +67,18 @@ class Subject:
         """What another posterior of the same model says about some of the rows."""
         return _predict(self.fitted, posterior, _take(self.inputs, rows))
 
-    # -- regression and counts, of the first target where there are several
-
-    def _first(self, values: ArrayLike) -> np.ndarray:
-        values = np.asarray(values, np.float64)
-        return values.reshape(len(values), -1)[:, 0]
-
-    def _quantile(self, level: float) -> np.ndarray:
-        return self._first(self.predictive.quantile(np.array([level]))[0])
-
-    true = cached_property(lambda self: self._first(self.y))
-    mean = cached_property(lambda self: self._first(self.predictive.mean))
-    std = cached_property(lambda self: self._first(self.predictive.std))
-    low = cached_property(lambda self: self._quantile((1 - LEVEL) / 2))
-    high = cached_property(lambda self: self._quantile((1 + LEVEL) / 2))
-
-    # deviations, of numbers; nats, of classes
-    epistemic = cached_property(lambda self: self._part(self.predictive.epistemic))
-    aleatoric = cached_property(lambda self: self._part(self.predictive.aleatoric))
-
-    def _part(self, values: np.ndarray) -> np.ndarray:
-        part = self._first(values)
-        return part if self.classifies else np.sqrt(part)
-
-    @cached_property
-    def inside(self) -> np.ndarray:
-        """Whether the interval holds the truth."""
-        return (self.low <= self.true) & (self.true <= self.high)
-
-    @cached_property
-    def promised(self) -> float:
-        """The mass of the intervals: the level, or of counts what lies on their whole numbers."""
-        if self.kind != "counts":
-            return LEVEL
-        low, high = self.predictive.quantile(np.array([(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
-        mass = np.asarray(self.predictive.cdf(high), np.float64)
-        return float(np.mean(self._first(mass - probability_below(self.predictive, low))))
-
-    @property
-    def promise(self) -> str:
-        """``promised`` in words."""
-        return percent(self.promised, 0 if self.promised == LEVEL else 1)
-
-    @cached_property
-    def transform(self) -> np.ndarray:
-        """P(Y ≤ y), uniform if calibrated; of counts a random place on the step."""
-        u = self._first(self.predictive.cdf(self.y))
-        if self.kind == "counts":
-            below = self._first(probability_below(self.predictive, self.y))
-            # a stream of its own: data drawn by the same seed would be correlated with it
-            place = np.random.default_rng([SEED, 1]).random(len(u))
-            u = below + place * (u - below)
-        return u
-
-    @cached_property
-    def nll(self) -> np.ndarray:
-        """−log p(y | x, D) of each row."""
-        each = np.asarray(self.predictive.log_prob(self.y), np.float64)
-        return -each.reshape(len(self.y), -1).sum(-1)
-
-    # -- classes
-
-    p = cached_property(lambda self: class_probabilities(self.predictive))
-    right = cached_property(lambda self: self.p.argmax(-1) == self.y)
-    entropy = cached_property(lambda self: np.asarray(self.predictive.total, np.float64))
-
 
 def make_subject(
     fitted: BayesianEstimator | Posterior,
     X: PyTree,
     y: ArrayLike,
-    held_out: tuple[PyTree, ArrayLike] | None,
+    held_out: Sequence[PyTree] | None,
     target: str | None,
+    sample_weight: ArrayLike | None = None,
 ) -> Subject:
-    """Check what was given, take a sample of the rows, and predict them."""
-    estimator = isinstance(fitted, BayesianEstimator)
-    posterior = getattr(fitted, "posterior_", None) if estimator else fitted
-    if not isinstance(posterior, Posterior):
-        hint = "call fit first" if estimator else "give what fit returned"
-        raise TypeError(
-            "estimator must be a fitted BayesianRegressor or BayesianClassifier, or a posterior, "
-            f"got {type(fitted).__name__}: {hint}"
-        )
-    if held_out is not None and not (isinstance(held_out, tuple | list) and len(held_out) == 2):
-        raise ValueError("held_out must be a pair (X, y) of rows that were not trained on")
-    judged_x, judged_y = (X, y) if held_out is None else held_out
-    pairs = {"X and y": (X, y), "held_out[0] and held_out[1]": (judged_x, judged_y)}
-    for both, pair in pairs.items():
-        rows = [_rows(values) for values in pair]
-        if rows[0] != rows[1] or not rows[0]:
-            raise ValueError(
-                f"{both} must have the same number of rows, 1 or more, got {rows[0]} and {rows[1]}"
-            )
+    """Check what was given, predict all rows to judge by, and take a sample for pictures."""
+    posterior = _posterior(fitted)
+    judged_x, judged_y, weight = _judged(X, y, sample_weight, held_out)
     # labels in the order of the probabilities; a posterior's are 0 … K−1, once it has predicted
     classes: list[Any] | None = None
     if posterior.model.likelihood.kind == "classification":
@@ -174,31 +88,81 @@ def make_subject(
     if not len(known):
         raise ValueError("held_out: none of its labels was among those of the training")
     tested, unknown = len(known), len(labels) - len(known)
-    known = known[sample_rows(tested, MOST_ROWS)]
-    inputs = _take(judged_x, known)
-    predictive = _predict(fitted, posterior, inputs)
+    predictive = _predict(fitted, posterior, _take(judged_x, known))
     if classes is not None:
-        _, *others, count = predictive.mean.shape
-        if others:
-            raise ValueError(
-                "a report is for one label a row; this posterior predicts "
-                f"{np.prod(others)} labels for each"
-            )
-        if labels[known].max() >= count:
-            raise ValueError(f"y must hold labels 0 to {count - 1}, got {labels[known].max()}")
-        classes = classes or list(range(count))
+        classes = _checked(classes, predictive.mean.shape, labels[known])
+    weight = None if weight is None else weight[known]
+    every = Outcome(predictive=predictive, y=labels[known], weight=weight)
+    some = sample_rows(tested, MOST_ROWS)
+    known = known[some]
+    if len(known) < tested:
+        predictive = predictive.at(some)
+    inputs = _take(judged_x, known)
     names = getattr(fitted, "feature_names_in_", None)
     index = getattr(getattr(inputs, "index", None), "name", None)
     return Subject(
         fitted=fitted, posterior=posterior, train_x=as_frame(X, names),
         train_y=_numbers(y) if classes is None else _labels(y, classes),
-        x=as_frame(inputs, names), y=labels[known], predictive=predictive,
+        train_weight=None if sample_weight is None else admit_float64(sample_weight, "weight"),
+        x=as_frame(inputs, names), y=labels[known], predictive=predictive, every=every,
         held_out=held_out is not None, tested=tested, unknown=unknown,
         classes=[cut(c, 40) for c in classes or ()],
         target=cut(target or _name_of(y) or "y", 60),
         numbers=[cut(i, 24) for i in getattr(inputs, "index", known)], inputs=inputs,
         counted="Row" if index is None else cut(str(index)[:1].upper() + str(index)[1:], 24),
     )  # fmt: skip
+
+
+def _posterior(fitted: BayesianEstimator | Posterior) -> Posterior:
+    estimator = isinstance(fitted, BayesianEstimator)
+    posterior = getattr(fitted, "posterior_", None) if estimator else fitted
+    if not isinstance(posterior, Posterior):
+        hint = "call fit first" if estimator else "give what fit returned"
+        raise TypeError(
+            "estimator must be a fitted BayesianRegressor or BayesianClassifier, or a posterior, "
+            f"got {type(fitted).__name__}: {hint}"
+        )
+    return posterior
+
+
+def _judged(
+    X: PyTree, y: ArrayLike, weight: ArrayLike | None, held_out: Sequence[PyTree] | None
+) -> tuple[PyTree, ArrayLike, np.ndarray | None]:
+    """Rows to judge by, their targets, and how often each counts."""
+    judged = (X, y, weight)
+    if held_out is not None:
+        if not (isinstance(held_out, tuple | list) and len(held_out) in (2, 3)):
+            raise ValueError(
+                "held_out must be a pair (X, y) of rows that were not trained on, or (X, y, weight)"
+            )
+        judged = (held_out[0], held_out[1], held_out[2] if len(held_out) == 3 else None)
+    pairs = {"X and y": (X, y), "held_out[0] and held_out[1]": judged[:2]}
+    for both, pair in pairs.items():
+        rows = [_rows(values) for values in pair]
+        if rows[0] != rows[1] or not rows[0]:
+            raise ValueError(
+                f"{both} must have the same number of rows, 1 or more, got {rows[0]} and {rows[1]}"
+            )
+    given, of = judged[2], "sample_weight" if held_out is None else "held_out[2]"
+    if given is None:
+        return judged[0], judged[1], None
+    counted = admit_float64(given, of)
+    if counted.shape != (_rows(judged[1]),) or np.any(counted < 0) or not np.any(counted > 0):
+        raise ValueError(f"{of} must be a number of 0 or more for each row, and not 0 everywhere")
+    return judged[0], judged[1], counted
+
+
+def _checked(classes: list[Any], shape: tuple[int, ...], labels: np.ndarray) -> list[Any]:
+    """The classes of predictions of this shape, which labels do not exceed."""
+    _, *others, count = shape
+    if others:
+        raise ValueError(
+            "a report is for one label a row; this posterior predicts "
+            f"{np.prod(others)} labels for each"
+        )
+    if labels.max() >= count:
+        raise ValueError(f"y must hold labels 0 to {count - 1}, got {labels.max()}")
+    return classes or list(range(count))
 
 
 def sample_rows(n: int, most: int) -> np.ndarray:

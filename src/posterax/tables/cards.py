@@ -8,7 +8,10 @@ from ..files.container import shortened
 
 # what those who read a card take its entries for; others are shown as they are
 _KINDS: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("scores", "baseline", "chance", "settings", "held_out", "versions"), (dict,)),
+    **dict.fromkeys(
+        ("scores", "baseline", "chance", "settings", "held_out", "versions", "verdict"), (dict,)
+    ),
+    "drift": (int, float, type(None)),
     "columns": (list,),
     "target": (str,),
     "task": (str,),
@@ -41,8 +44,23 @@ def check_card(card: Any) -> dict[str, Any]:
                 raise CheckpointError(f"the {entry} of {shortened(name)!r} must be a number")
     for column in card.get("columns", []):
         field(column, "name", str, of="card's columns")
+    if "verdict" in card:
+        _check_verdict(card["verdict"])
     field({"weight": None} | card.get("settings", {}), "weight", str, type(None), of="card")
     return card
+
+
+def _check_verdict(verdict: dict[str, Any]) -> None:
+    """A level, its words, and the reasons."""
+    field(verdict, "words", str, of="card's verdict")
+    if field(verdict, "level", str, of="card's verdict") not in ("good", "care", "bad"):
+        raise CheckpointError(
+            "the level of the verdict in its card must be good, care or bad, got "
+            f"{shortened(verdict['level'])}"
+        )
+    reasons = field(verdict, "reasons", list, of="card's verdict")
+    if not all(isinstance(reason, str) for reason in reasons):
+        raise CheckpointError("the reasons of the verdict in its card must be text")
 
 
 def _number(value: Any) -> bool:

@@ -21,9 +21,9 @@ from .standardise import Given
 class BayesianClassifier(ClassifierMixin, BayesianEstimator):
     r"""A Bayesian neural network for tables: class probabilities that know what they don't know.
 
-    Inputs are standardised inside; labels may be numbers or text. By default six networks are
-    fitted side by side by Bayes by Backprop; the defaults were chosen on validation splits
-    (docs/tables.md).
+    Inputs are standardised inside; labels may be numbers or text. By default several unlike models
+    are cross-fitted and weighted, as in [`BayesianRegressor`][posterax.BayesianRegressor]; the
+    defaults were chosen on validation splits (docs/tables.md).
 
     Args:
         prior: a prior of ``px.priors`` over the weights; the default learns its widths for

@@ -5,15 +5,15 @@ What is learned is a list of plain choices, one a column, which a file holds as 
 
 import difflib
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from .cells import dates, numbers, texts
-from .choices import MISSING, RARE, Column, choose, date_parts, truths
+from .choices import MISSING, RARE, Column, coded, date_parts, squashed, truths
+from .choosing import ASKED, choose
 
 MOST_CATEGORIES = 200  # that a file may name in a column; a fit has far fewer
 
@@ -30,9 +30,11 @@ class Columns:
         >>> frame = pd.DataFrame({"size": [50.0, None, 80.0, 61.0], "town": list("abab")})
         >>> columns = Columns.learn(frame)
         >>> columns.names_out
-        ['size', 'size is missing', 'town = a', 'town = b']
+        ['size', 'size is missing', 'town = a', 'town = b', 'town = (rare)']
         >>> columns.transform(frame)[1].tolist()
-        [61.0, 1.0, 0.0, 1.0]
+        [61.0, 1.0, 0.0, 1.0, 0.0]
+        >>> Columns.learn(frame, {"size": "ordinal"}).transform(frame)[:, 0].tolist()
+        [0.0, 1.0, 2.0, 1.0]
     """
 
     def __init__(self, columns: Sequence[Column]):
@@ -49,10 +51,14 @@ class Columns:
                 group[column.name, column.cell_names[j]] = fill
 
     @classmethod
-    def learn(cls, frame: Any) -> "Columns":
-        """Look at a table and choose what becomes of each column."""
+    def learn(cls, frame: Any, kinds: Mapping[str, str] | None = None) -> "Columns":
+        """Look at a table and choose what becomes of each column.
+
+        ``kinds`` says of some columns, by name, that they are a number, a category or an ordinal.
+        """
         frame = as_frame(frame)
-        columns = cls([choose(name, frame[name]) for name in frame.columns])
+        kinds = check_kinds(kinds or {}, [*frame.columns])
+        columns = cls([choose(name, frame[name], kinds.get(name)) for name in frame.columns])
         if not columns.used:
             why = "; ".join(f"{c.name!r}: {c.done}" for c in columns.columns[:4])
             raise ValueError(f"no column is left to learn from ({why})")
@@ -67,8 +73,10 @@ class Columns:
     def text(self) -> list[str]:
         """Names of columns whose cells are to be read as text: "1.234" may be 1234 there."""
         plain = (None, {"decimal": ".", "thousands": "", "unit": ""})
-        kinds = ("category", "date")
-        return [c.name for c in self.used if c.kind in kinds or c.form not in plain]
+        kinds = ("category", "ordinal", "date")
+        return [
+            c.name for c in self.used if not c.codes and (c.kind in kinds or c.form not in plain)
+        ]
 
     @property
     def names_out(self) -> list[str]:
@@ -85,8 +93,12 @@ class Columns:
         """What stands for a gap, of the matrix' first columns: those that hold numbers."""
         return np.array([*self._plain.values(), *self._marked.values()], np.float64)
 
-    def transform(self, frame: Any) -> np.ndarray:
-        """The matrix of a table with these columns, in any order; others are ignored."""
+    def transform(self, frame: Any, *, learning: bool = False) -> np.ndarray:
+        """The matrix of a table with these columns, in any order; others are ignored.
+
+        ``learning`` is for the rows of a fit: in a column without rare texts some of them, always
+        the same, stand in for texts that will be new, and are encoded as rare.
+        """
         frame = self._checked(frame)
         cells = {
             (column.name, part): values
@@ -98,13 +110,16 @@ class Columns:
         for column in self._texts:
             text = cells[column.name, "0"].fillna(MISSING)
             text = text.where(text.isin(column.kept), RARE)
+            if learning and column.spare:
+                text = text.mask(_drawn(frame, column), RARE)
             matrix += [text == label for label in column.labels]
         return np.column_stack([values.to_numpy(np.float64) for values in matrix])
 
     def look(self, frame: Any) -> Counter[tuple[str, str]]:
         """What is new in a table: (what, column) ↦ in how many cells.
 
-        ``"unseen"``: a category that was not there or rare at fit; ``"gap"``: a missing value in a
+        ``"unseen"``: a category that was not there or rare at fit; ``"level"``: an ordinal's level
+        that was not there, which counts as missing; ``"gap"``: a missing value in a
         column that had none; ``"unreadable"``: text where a number or a date is expected;
         ``"extra"``: a column that the fit did not have.
         """
@@ -119,10 +134,35 @@ class Columns:
             if column.kind == "category":
                 unseen = there & ~cells["0"].isin(column.kept)
                 counts["unseen", column.name] = int(unseen.sum())
+            elif column.kind == "ordinal":
+                counts["level", column.name] = int((there & cells["0"].isna()).sum())
             else:
                 first = next(iter(cells.values()))
                 counts["unreadable", column.name] = int((there & first.isna()).sum())
         return +counts
+
+    def outside(self, frame: Any) -> pd.Series:
+        """Names of the columns in which a row lies outside the table of the fit, with commas.
+
+        Numbers and dates below the least or above the largest, and texts that were not there or
+        rare; empty for a row that is inside.
+        """
+        frame = self._checked(frame)
+        names = pd.Series("", index=frame.index, dtype=object)
+        for column in self.used:
+            cells = self._cells(column, frame, plain=True)
+            first = next(iter(cells.values()))
+            if column.kind == "category":
+                beyond = first.notna() & ~first.isin(column.kept)
+            elif column.kind == "ordinal":
+                beyond = self._beyond(column, frame)
+            elif column.low is not None:
+                beyond = (first < column.low) | (first > column.high)
+            else:
+                continue
+            before = names[beyond]
+            names[beyond] = before.where(before == "", before + ", ") + column.name
+        return names
 
     def summary(self) -> list[dict[str, Any]]:
         """One row a column: name, kind, what was done, missing cells, categories."""
@@ -131,7 +171,7 @@ class Columns:
 
     def as_json(self) -> list[dict[str, Any]]:
         """Plain lists, numbers and text."""
-        return [asdict(column) for column in self.columns]
+        return [column.as_json() for column in self.columns]
 
     @classmethod
     def from_json(cls, nodes: Any) -> "Columns":
@@ -161,10 +201,24 @@ class Columns:
             )
         return frame
 
-    def _cells(self, column: Column, frame: pd.DataFrame) -> dict[str, pd.Series]:
+    def _beyond(self, column: Column, frame: pd.DataFrame) -> pd.Series:
+        """Where an ordinal's value is none of its levels, nor between two that are numbers."""
+        values = frame[column.name]
+        if not column.codes:
+            cells = texts(values)
+            return cells.notna() & ~cells.isin(column.kept)
+        read = pd.to_numeric(values, errors="coerce")
+        return (read < float(column.kept[0])) | (read > float(column.kept[-1]))
+
+    def _cells(
+        self, column: Column, frame: pd.DataFrame, *, plain: bool = False
+    ) -> dict[str, pd.Series]:
+        """Numbers or text, a series for each part; ``plain`` numbers are in their own units."""
         values = frame[column.name]
         if column.kind == "category":
-            return {"0": texts(values)}
+            return {"0": coded(values) if column.codes else texts(values)}
+        if column.kind == "ordinal":
+            return {"0": _ranks(column, values)}
         if column.kind == "boolean":
             return {"0": truths(values)}
         if column.kind == "date":
@@ -172,7 +226,48 @@ class Columns:
         read = numbers(values, column.form)
         if np.isinf(read).any():
             raise ValueError(f"column {column.name!r} holds an infinite number")
-        return {"0": read}
+        return {"0": squashed(read, *column.squash) if column.squash and not plain else read}
+
+
+def check_kinds(kinds: Any, names: Sequence[str]) -> dict[str, str]:
+    """What a user says of columns, refused where there is no such column or kind.
+
+    Example:
+        >>> from posterax.tables.columns import check_kinds
+        >>> check_kinds({"zip": "category"}, ["zip", "size"])
+        {'zip': 'category'}
+        >>> check_kinds({"zip": "text"}, ["zip", "size"])
+        Traceback (most recent call last):
+        ValueError: columns: 'zip' cannot be 'text': allowed are 'number', 'category', 'ordinal'
+    """
+    kinds = {str(name): kind for name, kind in kinds.items()}
+    for name, kind in kinds.items():
+        if kind not in ASKED:
+            allowed = ", ".join(map(repr, ASKED))
+            raise ValueError(f"columns: {name!r} cannot be {kind!r}: allowed are {allowed}")
+        if name not in names:
+            near = difflib.get_close_matches(name, map(str, names), n=1)
+            hint = f"; is it {near[0]!r}?" if near else ""
+            raise ValueError(f"columns: there is no column {name!r} in X{hint}")
+    return kinds
+
+
+def _ranks(column: Column, values: pd.Series) -> pd.Series:
+    """Places in the order of the levels; a number between two levels lies between their ranks."""
+    if not column.codes:
+        return texts(values).map({level: float(i) for i, level in enumerate(column.kept)})
+    read = pd.to_numeric(values, errors="coerce").astype(np.float64)
+    levels = [float(level) for level in column.kept]
+    ranks = np.interp(read.to_numpy(), levels, np.arange(len(levels), dtype=np.float64))
+    return pd.Series(ranks, index=values.index).where(read.notna())
+
+
+def _drawn(frame: pd.DataFrame, column: Column) -> np.ndarray:
+    """Rows that stand in for unseen texts: by their cells, so that equal rows go together."""
+    cells = frame.astype(object).map(str)
+    hashed = pd.util.hash_pandas_object(cells.assign(**{"": column.name}), index=False).to_numpy()
+    limit = np.unique(hashed)[: column.spare].max(initial=0)
+    return np.asarray(hashed <= limit)
 
 
 def as_frame(table: Any, names: Sequence[str] | None = None) -> pd.DataFrame:

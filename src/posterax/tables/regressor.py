@@ -26,24 +26,35 @@ from .standardise import MEASURABLE_ROWS, Given, Rows, held_out
 class BayesianRegressor(RegressorMixin, BayesianEstimator):
     r"""A Bayesian neural network for tables: predictions with honest intervals.
 
-    Inputs and targets are standardised inside, answers are in the units of ``y``. By default six
-    networks are fitted side by side by Bayes by Backprop, each predicting mean and noise; the
-    defaults were chosen on validation splits (docs/tables.md).
+    Inputs and targets are standardised inside, answers are in the units of ``y``. By default
+    several unlike models are cross-fitted, networks by variational inference and by chains, alone
+    and as corrections of scikit-learn's boosted trees, and weighted by what they said of rows they
+    had not seen; ``tried_`` has the list. The defaults were chosen on validation splits
+    (docs/tables.md).
 
     Args:
-        method: the name of a method, such as ``"bayes_by_backprop"``, ``"deep_ensemble"``,
-            ``"laplace"``, ``"swag"`` or ``"nuts"`` (docs/tables.md has all of them), or a method
-            object, which is used as it is.
+        method: ``"auto"``, the best of several models; or the name of one method, such as
+            ``"bayes_by_backprop"``, ``"deep_ensemble"``, ``"laplace"``, ``"swag"`` or ``"nuts"``
+            (docs/tables.md has all of them), or a method object, which is used as it is. Where an
+            argument of a single network or fit is set (``hidden_layer_sizes``, ``steps``,
+            ``prior``, …), ``"auto"`` is ``"bayes_by_backprop"``.
+        quality: of ``"auto"``: ``"fast"`` (seconds), ``"good"``, or ``"best"`` (several times as
+            long).
+        likelihood: of targets: ``"auto"`` (by what they look like; ``target_`` says what and why),
+            ``"student"`` or ``"gaussian"`` (real numbers), ``"log_normal"`` (above 0),
+            ``"zero_inflated"`` (many zeros), ``"negative_binomial"`` or ``"poisson"`` (counts),
+            ``"beta"`` (shares). All predict the noise of each row.
         hidden_layer_sizes: widths of the hidden layers (default: by the number of rows).
         activation: ``"relu"``, ``"tanh"``, ``"silu"``, …
         prior: a prior of ``px.priors`` over the weights; the default learns its widths for
             ``method="bayes_by_backprop"``, and is ``Gaussian(1.0, fan_in=True)`` for others.
-        noise: ``"predicted"`` (a scale for every row, from the network) or ``"learned"`` (one for
-            all rows), both of a Student t with 8 degrees of freedom, so that a few outliers do
-            not rule; or the known deviation of Gaussian noise, in the units of ``y``.
-        calibrate: set the width of the intervals by rows held out of the first part of the fit
-            (a fifth; the last part sees all rows). Off for tables of fewer than 100 rows, for
-            noise that is given, and for methods that sample.
+        noise: ``"predicted"``, by the likelihood, from the network; ``"learned"``, one scale for
+            all rows, of a Student t with 8 degrees of freedom, so that a few outliers do not rule;
+            or the known deviation of Gaussian noise, in the units of ``y``.
+        calibrate: set the width of the intervals by rows that models have not seen: those of other
+            folds, or with a single method a fifth, held out of the first part of the fit. Of real
+            numbers alone; off for tables of fewer than 100 rows, for noise that is given, and for
+            methods that sample.
         members: networks fitted side by side, for Bayes by Backprop and deep ensembles.
         temperature: weight of the KL in Bayes by Backprop, a number or a pair (coldest, warmest)
             between which the members are spread; 1 is the posterior, below 1 the data count
@@ -143,6 +154,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     def _blend(self, rows: Rows) -> None:
         self.spread_ = np.ones(self._target_shape)
         super()._blend(rows)
+        for line in self.tried_:  # densities in the units of y
+            line["nll"] += float(np.sum(np.log(self.y_scaling_.scale)))
         if self.calibrate and self._symmetric() and len(rows.x) >= MEASURABLE_ROWS:
             assert self._blended is not None
             own = self._blended.arranged.rows

@@ -1,0 +1,213 @@
+"""``method="auto"``: a portfolio, cross-fitted and weighted, as one estimator."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_breast_cancer, make_friedman1
+
+import posterax as px
+from posterax.errors import CheckpointError
+from posterax.files.container import read, write
+from posterax.posteriors import Blend, GaussianMixture
+from posterax.tables.portfolio import portfolio
+from posterax.tables.stacking import stack
+
+
+@pytest.fixture(scope="module")
+def rows():
+    x, y = make_friedman1(400, noise=1.0, random_state=0)
+    return x[:250], y[:250], x[250:], y[250:]
+
+
+@pytest.fixture(scope="module")
+def regressor(rows):
+    x, y, _, _ = rows
+    return px.BayesianRegressor(quality="fast", random_state=0, verbose=False).fit(x, y)
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    x, y = load_breast_cancer(return_X_y=True)
+    made = px.BayesianClassifier(quality="fast", random_state=0, verbose=False)
+    return made.fit(x[:300], y[:300]), x[300:], y[300:]
+
+
+def test_a_blend_is_what_the_default_finds(regressor, rows):
+    assert isinstance(regressor.posterior_, Blend)
+    assert sum(line["weight"] for line in regressor.tried_) == pytest.approx(1)
+    _, y, x, truth = rows
+    predictive = regressor.predictive(x)
+    error = np.sqrt(np.mean(np.square(predictive.mean - truth)))
+    assert error < 0.45 * y.std()
+    low, high = predictive.interval(0.9)
+    assert 0.8 < np.mean((low <= truth) & (truth <= high)) <= 0.98
+    both = predictive.epistemic + predictive.aleatoric
+    np.testing.assert_allclose(both, predictive.total, rtol=1e-4)
+
+
+def test_what_was_said_of_each_model_is_about_rows_it_had_not_seen(regressor, rows):
+    # a model that had seen the rows would be far better on them than on new ones
+    _, _, x, truth = rows
+    new = -np.mean(regressor.predictive(x).log_prob(truth))
+    best = min(line["nll"] for line in regressor.tried_)
+    assert abs(new - best) < 0.35
+
+
+def test_the_same_seed_gives_the_same_bits(regressor, rows):
+    x, y, new, _ = rows
+    again = px.BayesianRegressor(quality="fast", random_state=0, verbose=False).fit(x, y)
+    np.testing.assert_array_equal(again.predict(new), regressor.predict(new))
+
+
+def test_files_hold_blend_and_trees(regressor, classifier, rows, tmp_path):
+    x = rows[2]
+    regressor.save(tmp_path / "r.px")
+    same = px.load(tmp_path / "r.px")
+    np.testing.assert_array_equal(same.predict(x), regressor.predict(x))
+    assert same.tried_ == regressor.tried_
+    assert same.target_ == regressor.target_
+    fitted, new, _ = classifier
+    fitted.save(tmp_path / "c.px")
+    same = px.load(tmp_path / "c.px")
+    np.testing.assert_array_equal(same.predict_proba(new), fitted.predict_proba(new))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda h: h["weights"].__setitem__(0, 3.0), "sum to 1"),
+        (lambda h: h["widths"].__setitem__(0, 0.0), "width"),
+        (lambda h: h.__setitem__("parts", []), "0 parts"),
+        (lambda h: h["parts"].__setitem__(0, dict(h, posterior="Blend")), "no posterior"),
+        (lambda h: h.__setitem__("folds", 10**9), "folds"),
+        (lambda h: h.__setitem__("folds", 3), "fold"),
+        (lambda h: h.__setitem__("own", 7), "columns of its own|trees"),
+        (lambda h: h["based"].__setitem__(0, "yes"), "columns of their own"),
+    ],
+)
+def test_a_blend_that_is_none_is_refused(regressor, tmp_path, change, said):
+    regressor.save(tmp_path / "r.px")
+    arrays, header = read(tmp_path / "r.px")
+    change(header)
+    write(tmp_path / "changed.px", arrays, header)
+    with pytest.raises(CheckpointError, match=said):
+        px.load(tmp_path / "changed.px")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("feature", 99), ("feature", -1), ("left", 0), ("right", 10**6), ("value", np.nan)],
+)
+def test_trees_that_lead_nowhere_are_refused(rows, tmp_path, name, value):
+    x, y, _, _ = rows
+    made = px.BayesianRegressor(quality="fast", random_state=1, verbose=False).fit(x[:120], y[:120])
+    if made.forests_ is None:
+        pytest.skip("no model of this blend has trees beneath it")
+    made.save(tmp_path / "r.px")
+    arrays, header = read(tmp_path / "r.px")
+    changed = arrays[f"trees/{name}"].copy()
+    inner = np.flatnonzero(arrays["trees/left"] > 0)[0]
+    changed[inner] = value
+    write(tmp_path / "changed.px", arrays | {f"trees/{name}": changed}, header)
+    with pytest.raises(CheckpointError, match="its trees"):
+        px.load(tmp_path / "changed.px")
+
+
+def test_classes(classifier):
+    fitted, x, y = classifier
+    p = fitted.predict_proba(x)
+    np.testing.assert_allclose(p.sum(axis=1), 1)
+    assert -np.mean(np.log(p[np.arange(len(y)), y])) < 0.2
+    assert np.mean(fitted.predict(x) != y) < 0.06
+
+
+def test_an_argument_of_one_network_asks_for_one_method(rows):
+    x, y, _, _ = rows
+    made = px.BayesianRegressor(steps=20, members=2, verbose=False).fit(x, y)
+    assert isinstance(made.posterior_, GaussianMixture)
+
+
+def test_quality_is_checked(rows):
+    x, y, _, _ = rows
+    with pytest.raises(ValueError, match="quality must be one of 'fast', 'good', 'best'"):
+        px.BayesianRegressor(quality="fine").fit(x, y)
+
+
+def test_partial_fit_learns_by_a_method_that_can(rows):
+    x, y, _, _ = rows
+    made = px.BayesianRegressor(verbose=False)
+    made.steps, made.members = 20, 2
+    made.partial_fit(x[:50], y[:50]).partial_fit(x[50:80], y[50:80])
+    assert made.updates_ == 1
+
+
+@pytest.mark.parametrize("kind", ["count", "positive", "zeros", "share"])
+def test_no_interval_leaves_the_targets_support(kind):
+    random = np.random.default_rng(0)
+    x = random.normal(size=(300, 3))
+    rate = np.exp(0.5 + 0.8 * x[:, 0])
+    y = {
+        "count": random.poisson(rate),
+        "positive": rate * random.lognormal(0, 0.5, 300),
+        "zeros": rate * random.lognormal(0, 0.5, 300) * (random.uniform(size=300) > 0.6),
+        "share": random.beta(2 * rate / (1 + rate), 2 / (1 + rate)),
+    }[kind].astype(float)
+    made = px.BayesianRegressor(quality="fast", random_state=0, verbose=False).fit(x, y)
+    assert made.target_.name == kind
+    predictive = made.predictive(3 * x)
+    low, high = predictive.interval(0.9)
+    assert np.all(low >= 0)
+    if kind == "share":
+        assert np.all(high <= 1)
+    held = made.predictive(x)
+    assert np.all(held.mean > 0)
+    low, high = held.interval(0.9)
+    assert 0.85 < np.mean((low <= y) & (y <= high)) <= 1
+    assert abs(held.mean.mean() / y.mean() - 1) < 0.15
+
+
+def test_text_gaps_weights_and_several_targets():
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": random.normal(size=120), "town": random.choice(list("xyz"), 120)})
+    frame.loc[::7, "a"] = np.nan
+    y = (frame["town"] == "x").to_numpy() + 0.1 * random.normal(size=120)
+    made = px.BayesianRegressor(quality="fast", columns="auto", random_state=0, verbose=False)
+    made.fit(frame, y, sample_weight=random.uniform(0.5, 1.5, 120))
+    assert np.sqrt(np.mean(np.square(made.predict(frame) - y))) < 0.3
+    two = px.BayesianRegressor(quality="fast", random_state=0, verbose=False)
+    two.fit(random.normal(size=(60, 2)), random.normal(size=(60, 2)))
+    assert two.predict(np.zeros((3, 2))).shape == (3, 2)
+    assert two.forests_ is None
+
+
+def test_a_limit_of_time_leaves_models_out(rows):
+    x, y, new, _ = rows
+    made = px.BayesianRegressor(time_limit=2, random_state=0, verbose=False)
+    with pytest.warns(UserWarning, match="time_limit"):
+        made.fit(x, y)
+    assert len(made.tried_) < 5
+    assert np.all(np.isfinite(made.predict(new)))
+
+
+def test_portfolios_grow_with_rows():
+    few, many = (portfolio(n, classes=False) for n in (500, 50_000))
+    assert {part.name for part in few.parts} > {"MCLMC"}
+    assert "MCLMC" not in {part.name for part in many.parts}
+    assert all(part.method.folds == few.folds for part in few.parts)
+    assert not any(p.based for p in portfolio(500, classes=True, trees=False).parts)
+
+
+def test_stacking_finds_the_mixture():
+    random = np.random.default_rng(0)
+    from_first = random.uniform(size=4000) < 0.7
+    y = np.where(from_first, random.normal(-3, 1, 4000), random.normal(3, 1, 4000))
+    log_p = np.stack([-0.5 * np.square(y + 3), -0.5 * np.square(y - 3), -0.5 * np.square(y - 30)])
+    v = stack(log_p, np.ones(4000))
+    assert v[0] == pytest.approx(0.7, abs=0.03)
+    assert v[2] == 0
+
+
+def test_stacking_weighs_rows():
+    log_p = np.array([[0.0, -5.0], [-5.0, 0.0]])
+    v = stack(log_p, np.array([3.0, 1.0]))
+    assert v[0] == pytest.approx(0.75, abs=0.02)
