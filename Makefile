@@ -8,7 +8,7 @@ export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.3
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install demo test test-all attack lint format types wheel audit versions docs docs-serve reproduce bench bench-quick bench-samplers bench-gpu bench-convergence ablation clean
+.PHONY: help install demo test test-all attack lint format types wheel audit versions docs docs-serve reproduce bench bench-quick bench-samplers bench-gpu bench-convergence bench-tables ablation clean
 
 help:
 	@echo "make demo        fit the paper's curve and digits, print a table, save a picture"
@@ -21,6 +21,7 @@ help:
 	@echo "make bench       measure beside other libraries (make bench-gpu: on one GPU)"
 	@echo "make bench-quick REVISION=…   is the working tree slower than a commit (a minute)"
 	@echo "make bench-convergence   which ELBO the defaults and other libraries reach, and when (hours)"
+	@echo "make bench-tables   the defaults of the estimators beside boosting and others (hours)"
 	@echo "make audit       licences of dependencies, and known weaknesses of their versions"
 	@echo "make versions    try every Python and the oldest and newest dependencies (half an hour)"
 	@echo "make format      let ruff rewrite the code"
@@ -133,6 +134,31 @@ bench-convergence: install $(PEERS)/.installed
 	$(BIN)/python -m benchmarks.convergence.search
 	$(BIN)/python -m benchmarks.convergence.peers --peers $(PEERS)/bin/python
 	$(BIN)/python -m benchmarks.convergence.report
+
+# the estimators beside other libraries, for docs/results/tables_peers.md; POSTERAX_DATA names the
+# data, JOBS the processes; what was measured before is kept
+TABLE_PEERS := .cache/table-peers
+JOBS ?= 1
+$(TABLE_PEERS)/.installed: benchmarks/table_peers.txt
+	$(PYTHON) -m venv $(TABLE_PEERS)
+	$(TABLE_PEERS)/bin/python -m pip install --quiet --requirement benchmarks/table_peers.txt
+	@touch $@
+
+# bde asks for another blackjax than the rest
+$(TABLE_PEERS)-bde/.installed: benchmarks/table_peers_bde.txt
+	$(PYTHON) -m venv $(TABLE_PEERS)-bde
+	$(TABLE_PEERS)-bde/bin/python -m pip install --quiet --requirement $<
+	@touch $@
+
+RUN_TABLES := $(BIN)/python -m benchmarks.tables_peers.run --jobs $(JOBS)
+bench-tables: install $(TABLE_PEERS)/.installed $(TABLE_PEERS)-bde/.installed
+	$(RUN_TABLES) --contenders posterax
+	$(RUN_TABLES)
+	$(RUN_TABLES) --contenders bde
+	$(RUN_TABLES) --group gap --contenders posterax catboost catboost-virtual histgb lightgbm gp
+	$(BIN)/python -m benchmarks.tables_peers.bde_protocol --jobs $(JOBS)
+	$(BIN)/python -m benchmarks.tables_peers.bde_protocol --contenders histgb xgboost bde
+	$(BIN)/python -m benchmarks.tables_peers.report
 
 # what each measure for speed is worth, for docs/speed.md
 ablation: install

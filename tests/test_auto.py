@@ -190,11 +190,11 @@ def test_a_limit_of_time_leaves_models_out(rows):
 
 
 def test_portfolios_grow_with_rows():
-    few, many = (portfolio(n, classes=False) for n in (500, 50_000))
+    few, many = (portfolio(n, classes=0) for n in (500, 50_000))
     assert {part.name for part in few.parts} > {"MCLMC"}
     assert "MCLMC" not in {part.name for part in many.parts}
     assert all(part.method.folds == few.folds for part in few.parts)
-    assert not any(p.based for p in portfolio(500, classes=True, trees=False).parts)
+    assert not any(p.based for p in portfolio(500, classes=3, trees=False).parts)
 
 
 def test_stacking_finds_the_mixture():

@@ -340,6 +340,7 @@ APART = {
         "bandits.environments.from_table", "bandits.tables.encode", "commands.scoring.labels",
         "commands.targets.as_labels", "commands.targets.recognise_task",
         "deciding.options._named_actions", "report.subject._labels",
+        "tables.explain.importance._targets", "tables.explain.rows.learning_curve",
     },
     "numbers of rows, on the host": {"active.scores.left_of"},
     "settings, on the host": {

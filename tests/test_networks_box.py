@@ -34,6 +34,7 @@ BYTES = RNG.integers(0, 256, (N, 12, 12)).astype("uint8")
 # a network, inputs, and targets for it
 ROWS = {
     "MLP": (lambda: box.MLP(2, 2, (4, 4), residual=True, key=0), normal(2), labels()),
+    "Tabular": (lambda: box.Tabular(2, 2, (4,), offsets=1, key=0), normal(3), labels()),
     "LeNet5": (lambda: box.LeNet5(1, 2, 12, key=0), BYTES, labels()),
     "ConvNet": (
         lambda: box.ConvNet(

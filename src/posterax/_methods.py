@@ -42,8 +42,10 @@ CLASSES = tuple(class_name for class_name, _ in METHODS.values())
 # an estimator has neither the discrete prior of the one nor the linear model of the other
 NOT_FOR_TABLES = ("enumeration", "conjugate")
 ESTIMATOR_METHODS = tuple(name for name in METHODS if name not in NOT_FOR_TABLES)
+AUTO = "auto"  # several of them, weighted: what estimators and the command line do by default
 # those of them that the command line offers, in this order: they do well with settings of their own
 COMMAND_METHODS = (
+    AUTO,
     "bayes_by_backprop",
     "deep_ensemble",
     "mc_dropout",

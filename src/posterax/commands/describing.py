@@ -21,6 +21,16 @@ MOST_CLASSES = 50  # of a confusion matrix
 COMPARED = 2000  # rows at which the widths of two models are compared
 
 
+def fitted(estimator: "BayesianEstimator") -> dict[str, Any]:
+    """What became of the columns and the target, and what models were tried."""
+    about: dict[str, Any] = {"columns": estimator.columns_.summary()}
+    if hasattr(estimator, "target_"):
+        about["target_is"] = estimator.target_.why
+    if tried := getattr(estimator, "tried_", None):
+        about["models"] = tried
+    return about
+
+
 def origin(data: str | Path, parts: "Parts", kind: "Task") -> dict[str, Any]:
     """Where the model comes from."""
     summary: dict[str, Any]

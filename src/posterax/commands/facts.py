@@ -23,7 +23,9 @@ from .scoring import score
 from .targets import rows_to_score
 
 # of a card: in other sections, or of no use here
-ELSEWHERE = (*("scores", "baseline", "chance", "columns", "history", "kind", "settings", "notes"),)
+ELSEWHERE = (
+    *("models", "scores", "baseline", "chance", "columns", "history", "kind", "settings", "notes"),
+)
 KINDS = {
     "Point": "It is one network: its weights are numbers, not distributions, so none of its "
     "uncertainty is epistemic.",

@@ -35,7 +35,11 @@ def fit(
     data: Data,
     target: Target,
     task: Task = None,
-    method: MethodName = "bayes_by_backprop",
+    method: MethodName = "auto",
+    quality: Annotated[str | None, Option(help="Of auto: fast, good (default) or best.")] = None,
+    likelihood: Annotated[
+        str | None, Option(help="Of a number: student, log_normal, negative_binomial, beta, …")
+    ] = None,
     out: Annotated[Path | None, Option("--out", "-o", help="Default: DATA.px.")] = None,
     report: Annotated[Path | None, Option(help="Also write an HTML report here.")] = None,
     test_fraction: Annotated[float, Option(help="Share of rows held out for the scores.")] = 0.2,
@@ -68,16 +72,18 @@ def fit(
         posterax fit house.csv --target price
         posterax fit house.csv --target price --out house.px --report house.html
         posterax fit flowers.csv --target species --method laplace --json
+        posterax fit house.csv --target price --quality fast
         posterax fit house.csv --target price --time-limit 60
         posterax fit sales.csv --target sold --time day
         posterax fit visits.csv --target days --group patient --categorical zip --ordinal grade
     """
     fitted = fit_table(
-        data, target, task=task, method=method, out=out, report=report,
-        test_fraction=test_fraction, test=test, split=split, time=time, group=group, ignore=ignore,
-        categorical=categorical, numeric=numeric, ordinal=ordinal, weight=weight, seed=seed,
-        epochs=epochs, steps=steps, time_limit=time_limit, refit=not no_refit, force=force,
-        quick=quick, verbose=False if quiet else None, tell=(lambda line: None) if quiet else say,
+        data, target, task=task, method=method, quality=quality, likelihood=likelihood, out=out,
+        report=report, test_fraction=test_fraction, test=test, split=split, time=time, group=group,
+        ignore=ignore, categorical=categorical, numeric=numeric, ordinal=ordinal, weight=weight,
+        seed=seed, epochs=epochs, steps=steps, time_limit=time_limit, refit=not no_refit,
+        force=force, quick=quick, verbose=False if quiet else None,
+        tell=(lambda line: None) if quiet else say,
     )  # fmt: skip
     try:
         _show(fitted, as_json=as_json, quiet=quiet)
@@ -99,6 +105,14 @@ def _show(fitted: Fitted, *, as_json: bool, quiet: bool) -> None:
     if not quiet:
         rows = [(c["name"], c["kind"], c["done"], f"{c['missing']:,}") for c in card["columns"]]
         screen.print(table("Columns", ("column", "kind", "what was done", "missing"), rows))
+        screen.print()
+    if not quiet and card.get("models"):
+        rows = [
+            (m["model"], f"{m['nll']:.4g}", f"{m['weight']:.0%}", f"{m['seconds']:.0f}")
+            for m in card["models"]
+        ]
+        heads = ("model", "NLL of rows left out", "weight", "seconds")
+        screen.print(table("Models tried", heads, rows))
         screen.print()
     if not quiet and "scores" in card:
         held = card["held_out"]

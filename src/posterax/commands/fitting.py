@@ -33,7 +33,8 @@ class Fitted(NamedTuple):
 
 
 def fit_table(
-    data: str | Path, target: str, *, task: str | None = None, method: str = "bayes_by_backprop",
+    data: str | Path, target: str, *, task: str | None = None, method: str = "auto",
+    quality: str | None = None, likelihood: str | None = None,
     out: str | Path | None = None, report: str | Path | None = None, test_fraction: float = 0.2,
     test: str | Path | None = None, split: str | None = None, time: str | None = None,
     group: str | None = None, ignore: Names = None, categorical: Names = None,
@@ -49,6 +50,8 @@ def fit_table(
         target: the column to predict.
         task: ``"regression"`` or ``"classification"`` (default: by the target).
         method: one of ``METHODS``.
+        quality: of ``"auto"``: ``"fast"``, ``"good"`` (the default) or ``"best"``.
+        likelihood: of numbers (default: by what they look like), as estimators have it.
         out: the model's file (default: the data's name with .px, in the working directory).
         report: where an HTML report goes.
         test_fraction: the share of rows to hold out; 0 for none.
@@ -87,15 +90,16 @@ def fit_table(
     # whatever is to be refused of a table is refused before the first note
     parts, kind, why = read_parts(data, target, task, ignore, weight)
     parts, way = choose_split(parts, **asked if test_fraction and not test else {"split": "random"})
-    said = {"categorical": categorical, "numeric": numeric, "ordinal": ordinal}
+    said: dict[str, Any] = {"categorical": categorical, "numeric": numeric, "ordinal": ordinal}
     kinds = kinds_of([*parts.X.columns], said)
     train, held = _rows(parts, kind, data, test, test_fraction, seed, way, kinds)
     budget: dict[str, Any] = {"epochs": epochs, "steps": steps}
-    more = {"columns": kinds} if kinds else {}
+    more = how_to_fit(kind, columns=kinds, quality=quality, likelihood=likelihood)
     arguments = method_arguments(method, quick=quick, **budget) | more
     for note in parts.notes:
         tell(note)
-    given = {k: v for k, v in (asked | said | {"time_limit": time_limit}).items() if v}
+    said |= {"quality": quality, "likelihood": likelihood, "time_limit": time_limit}
+    given = {k: v for k, v in (asked | said).items() if v}
     settings = {**parts.names, "task": kind, "method": method, "seed": seed, **budget, **given}
     settings |= {"test_fraction": None if test else test_fraction, "test": test and str(test)}
     options = settings | {"task": task, "no_refit": not refit, "out": str(place)}
@@ -114,7 +118,7 @@ def fit_table(
         card["held_out"] |= {} if test else way.facts()
         shipped = (lambda: learn(parts)) if again else None
         estimator = _judged(scored, train, held, card, tell, shipped)
-    card["columns"] = estimator.columns_.summary()
+    card |= describing.fitted(estimator)
     card["fitted"] = datetime.now(UTC).isoformat(timespec="seconds")
     card["seconds"] = round(perf_counter() - began, 2)
     estimator.card_ = scored.card_ = plain(card)
@@ -125,6 +129,13 @@ def fit_table(
 
 
 # -- parts of the work
+
+
+def how_to_fit(kind: "Task", **options: Any) -> dict[str, Any]:
+    """Arguments of an estimator that were given."""
+    if options.get("likelihood") and kind == "classification":
+        raise Refused("--likelihood is for numbers, and the target has classes", 2)
+    return {name: value for name, value in options.items() if value}
 
 
 def _check_options(

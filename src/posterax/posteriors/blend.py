@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from ..model import Parameters
 from ..networks.base import Footprint
 from ..predictive import Particles
+from ..program.compiled import compiled
 from .base import Posterior
 from .draws import Draws
 from .record import Record
@@ -67,10 +68,10 @@ class Blend(Posterior):
         """The blend of these posteriors."""
         first, based = parts[0], tuple(based or (False,) * len(parts))
         widths = np.ones(len(parts)) if widths is None else widths
-        numbers = (jnp.asarray(a, jnp.float32) for a in (weights, widths))
+        weights, widths = (jnp.asarray(a, jnp.float32) for a in (weights, widths))
         bare = tuple(part.bare() for part in parts)
         return cls(
-            first.model, first.state, first.targets, bare, *numbers, based, own, folds,
+            first.model, first.state, first.targets, bare, weights, widths, based, own, folds,
             record=record,
         )  # fmt: skip
 
@@ -87,17 +88,9 @@ class Blend(Posterior):
         return {"parts": len(self.parts), "folds": self.folds}
 
     def particles(self, key: jax.Array, samples: int | None) -> Particles:
-        ids, weights = [], []
         shares = np.asarray(self.weights, np.float64)
-        keys = jax.random.split(key, len(self.parts))
-        for part, based, share, k in zip(self.parts, self.based, shares, keys, strict=True):
-            count = max(2 * self.folds, round((samples or 100) * share))
-            apart = self._apart(part) if based else [part]
-            each = [_ask(p, k, i, count // len(apart)) for i, p in enumerate(apart)]
-            one, weight = jax.tree.map(lambda *a: jnp.stack(a), *each)
-            ids.append(one if len(apart) > 1 else jax.tree.map(lambda a: a[0], one))
-            weights.append(share * weight.reshape(-1) / len(apart))
-        return Particles(tuple(ids), jnp.concatenate(weights))
+        counts = tuple(max(2 * self.folds, round((samples or 100) * share)) for share in shares)
+        return _particles(self.bare(), key, counts)
 
     antithetic = particles
 
@@ -157,6 +150,20 @@ class Blend(Posterior):
             f"{name}: the {len(self.parts)} models of a blend have no weights in common; "
             "blend.parts has the posterior of each"
         )
+
+
+@compiled  # apart, the draws of each part and fold would be programs of their own
+def _particles(blend: Blend, key: jax.Array, counts: tuple[int, ...]) -> Particles:
+    """Identities of so many draws of each part, those of one fold together where it is based."""
+    ids, weights = [], []
+    keys = jax.random.split(key, len(blend.parts))
+    for number, (part, k) in enumerate(zip(blend.parts, keys, strict=True)):
+        apart = blend._apart(part) if blend.based[number] else [part]
+        each = [_ask(p, k, i, counts[number] // len(apart)) for i, p in enumerate(apart)]
+        one, weight = jax.tree.map(lambda *a: jnp.stack(a), *each)
+        ids.append(one if len(apart) > 1 else jax.tree.map(lambda a: a[0], one))
+        weights.append(blend.weights[number] * weight.reshape(-1) / len(apart))
+    return Particles(tuple(ids), jnp.concatenate(weights))
 
 
 def _ask(part: Posterior, key: jax.Array, number: int, samples: int) -> Particles:

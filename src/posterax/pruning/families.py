@@ -19,6 +19,7 @@ from .._util.tree import named_leaves, path_name
 from ..model import Parameters
 from ..networks.sparse import Masks, SparseNetwork, check_masks, take
 from ..posteriors import (
+    Blend,
     Draws,
     FullGaussian,
     GaussianMixture,
@@ -146,6 +147,11 @@ def check_posterior(posterior: Posterior) -> None:
 def check_family(posterior: Posterior) -> None:
     """Refuse a family from which no weight can be taken without changing the others."""
     check_posterior(posterior)
+    if isinstance(posterior, Blend):
+        raise ValueError(
+            f"prune: the {len(posterior.parts)} models of a blend have no weights in common; fit "
+            "one of them, with method='ivon' or 'bayes_by_backprop' (posterax fit --method ivon)"
+        )
     if not isinstance(posterior, FAMILIES):
         raise ValueError(
             f"prune: {type(posterior).__name__} has no deviation of each weight alone; use "

@@ -1,7 +1,9 @@
 """``method="auto"`` in the estimators: which models are fitted, in what time, and what they say."""
 
 import dataclasses
+import sys
 import time
+import warnings
 from typing import Any
 
 import jax
@@ -13,8 +15,6 @@ from ..errors import ConvergenceWarning
 from ..fitting.fit import fit
 from ..model import Model
 from ..posteriors import Posterior
-from ..predictive import Predictive
-from . import settings
 from .auto import Blended, Task, fit_blend
 from .portfolio import QUALITIES, Part, portfolio
 from .standardise import Rows, Standardiser
@@ -64,9 +64,7 @@ class Blending:
 
     def _fit_blend(self, rows: Rows, task: Task, *, several: bool) -> None:
         """Fit a portfolio to standardised rows, and keep what it found."""
-        plan = portfolio(
-            len(rows.x), classes=task.classes > 0, trees=not several, quality=self.quality
-        )
+        plan = portfolio(len(rows.x), classes=task.classes, trees=not several, quality=self.quality)
         works = {part.name: part.work for part in plan.parts}
         begun: list[str] = []
 
@@ -89,8 +87,6 @@ class Blending:
             share = works[part.name] / sum(works.values())
             return fit_in_time(self._clock, share, method, options, one)
 
-        import warnings
-
         with warnings.catch_warnings():
             # a part may be short of its optimum: it is judged by rows that it left out
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -106,8 +102,6 @@ class Blending:
         """Says what is going on, on standard error, where someone is watching or wants it."""
         if self.verbose is False or (self.verbose is None and not watched("stderr")):
             return lambda line: None
-        import sys
-
         began = time.monotonic()
 
         def tell(line: str) -> None:
@@ -119,11 +113,3 @@ class Blending:
         """Standardised inputs, and what the trees of each fold say of them."""
         forests = self.forests_
         return x if forests is None else np.concatenate([x, forests(x)], axis=1)
-
-    def _left_out(self) -> list[tuple[np.ndarray, Predictive]]:
-        """Of the last fit: the rows of each fold, and what models said that left them out."""
-        assert self._blended is not None
-        return self._blended.left_out()
-
-
-__all__ = ["AUTO", "Blending", "settings"]

@@ -13,6 +13,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     ),
     "drift": (int, float, type(None)),
     "columns": (list,),
+    "models": (list,),
     "target": (str,),
     "task": (str,),
     "data": (dict, str),

@@ -14,7 +14,7 @@ from .. import likelihoods
 from ..likelihoods import Likelihood
 from ..predictive import Predictive
 from .base import BayesianEstimator
-from .standardise import Given
+from .standardise import Given, Rows
 
 
 @dataclass(eq=False, repr=False)
@@ -104,6 +104,10 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         """Draws of labels, (rows, n_samples); arguments are those of a regressor."""
         drawn = super().sample_y(X, n_samples, random_state)
         return self.classes_[drawn if self._learns() else 0 * drawn]
+
+    def _blend(self, rows: Rows) -> None:
+        super()._blend(rows)
+        self._blended = None  # an estimator does not keep its rows
 
     # -- targets
 

@@ -16,11 +16,13 @@ from .trees import Growth
 QUALITIES = ("fast", "good", "best")
 SAMPLED_ROWS = 2500  # up to so many rows a pass over all of them at every step is cheap
 MANY_ROWS = 20_000
+MOST_TREES = 1500  # of a fold, for all classes together
 STEPS = (2000, 8000)  # of a fit, for 50 rows and fewer, for 200 and more
 MOST_STEPS = 20_000
 EPOCHS = 40  # at least, up to the most steps
 FULL_BATCH, BATCH = 300, 256
 RATE = 1e-2
+DRAWS = 40  # of each chain
 
 
 class Part(NamedTuple):
@@ -56,18 +58,18 @@ class Portfolio(NamedTuple):
     batch_size: int | None
 
 
-def portfolio(n: int, *, classes: bool, trees: bool = True, quality: str = "good") -> Portfolio:
+def portfolio(n: int, *, classes: int, trees: bool = True, quality: str = "good") -> Portfolio:
     """The models for a table of so many rows, the most valuable first.
 
     Args:
         n: rows.
-        classes: whether they have classes as targets.
+        classes: how many there are among the targets; 0 in regression.
         trees: whether there may be parts that correct boosted trees.
         quality: ``"fast"``, ``"good"`` or ``"best"``.
 
     Example:
         >>> from posterax.tables.portfolio import portfolio
-        >>> [part.name for part in portfolio(100_000, classes=False).parts]
+        >>> [part.name for part in portfolio(100_000, classes=0).parts]
         ['trees, Bayes by Backprop', 'deep ensemble', 'Bayes by Backprop']
     """
     one_of("quality", quality, QUALITIES)
@@ -76,18 +78,22 @@ def portfolio(n: int, *, classes: bool, trees: bool = True, quality: str = "good
     size = n if n <= FULL_BATCH else BATCH
     steps = int(np.clip(40 * n, *STEPS))
     steps = max(steps, min(EPOCHS * -(-n // size), MOST_STEPS))
-    made = _Maker(folds, steps, classes, quality)
+    made = _Maker(folds, steps, classes > 0, quality)
     parts = made.quick() if quality == "fast" else made.of_few() if few else made.of_many()
     parts = [part for part in parts if trees or not part.based]
-    return Portfolio(tuple(parts), _growths(n, quality), folds, None if n <= FULL_BATCH else BATCH)
+    return Portfolio(
+        tuple(parts), _growths(n, classes, quality), folds, None if n <= FULL_BATCH else BATCH
+    )
 
 
-def _growths(n: int, quality: str) -> tuple[Growth, ...]:
+def _growths(n: int, outputs: int, quality: str) -> tuple[Growth, ...]:
     if quality == "fast":
-        return (Growth(200, 4, 0.1),)
+        return (Growth(max(200 // max(outputs - 1, 1), 40), 4, 0.1),)
+    if outputs > 2:  # each round grows a tree for every class
+        return (Growth(max(MOST_TREES // outputs, 60), 5, 0.1),)
     if n <= SAMPLED_ROWS:
-        return Growth(500, 5, 0.05), Growth(500, 3, 0.1)
-    return (Growth(400, 5, 0.07),) if n > MANY_ROWS else (Growth(500, 5, 0.07),)
+        return Growth(600, 6, 0.1), Growth(500, 3, 0.1)
+    return (Growth(400 if n > MANY_ROWS else 500, 5, 0.07),)
 
 
 class _Maker(NamedTuple):
@@ -107,9 +113,8 @@ class _Maker(NamedTuple):
             self.variational("trees, Bayes by Backprop", (20,), 0.5, 1.0, based=True),
             self.sampled("MCLMC", (50,), 2.0),
             self.sampled("trees, MCLMC", (20,), 1.5, based=True),
-            self.variational("Bayes by Backprop", (50,), 1.0, 2.0),
             self.sampled("MCLMC, deep", (16, 16, 16), 4.0, activation="silu"),
-        ]
+        ] + [self.variational("Bayes by Backprop", (50,), 1.0, 2.0)] * (self.quality == "best")
 
     def of_many(self) -> list[Part]:
         return [
@@ -144,9 +149,9 @@ class _Maker(NamedTuple):
         """Microcanonical chains from trained networks."""
         more = 4 if self.quality == "best" else 1
         method = MCLMC(
-            chains=2 * self.folds, warmup=3000 * more, ensemble_steps=1500 * more, folds=self.folds
+            chains=self.folds, warmup=3000 * more, ensemble_steps=1500 * more, folds=self.folds
         )
-        return Part(name, hidden, method, self._fixed(), 30, work, based, activation)
+        return Part(name, hidden, method, self._fixed(), DRAWS * more, work, based, activation)
 
     def _fixed(self) -> priors.Prior:
         return priors.Gaussian(1.0, fan_in=not self.classes)

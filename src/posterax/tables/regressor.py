@@ -156,10 +156,10 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         super()._blend(rows)
         for line in self.tried_:  # densities in the units of y
             line["nll"] += float(np.sum(np.log(self.y_scaling_.scale)))
+        blended, self._blended = self._blended, None  # an estimator does not keep its rows
+        assert blended is not None
         if self.calibrate and self._symmetric() and len(rows.x) >= MEASURABLE_ROWS:
-            assert self._blended is not None
-            own = self._blended.arranged.rows
-            parts = self._left_out()
+            own, parts = blended.arranged.rows, blended.left_out()
             order = np.concatenate([rows for rows, _ in parts])
             reach = [reaches(predictive, own.y[rows]) for rows, predictive in parts]
             self.spread_ = spread_of(np.concatenate(reach, axis=1), own.weight[order])

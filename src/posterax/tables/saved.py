@@ -27,6 +27,7 @@ from .regressor import BayesianRegressor
 from .standardise import Standardiser
 from .targets import CHOICES
 
+UNKNOWN = Recognised("real", "")  # of older files, which know no other kind
 _ESTIMATORS: dict[str, Any] = {c.__name__: c for c in (BayesianClassifier, BayesianRegressor)}
 
 
@@ -50,7 +51,8 @@ def save(estimator: BayesianEstimator, path: str | Path) -> None:
         fitted["target_shape"] = list(estimator._target_shape)
         arrays["estimator/y_shift"], arrays["estimator/y_scale"] = estimator.y_scaling_
         arrays["estimator/spread"] = estimator.spread_
-        fitted["target"] = list(estimator.target_)
+        if estimator.target_ != UNKNOWN:
+            fitted["target"] = list(estimator.target_)
     if estimator.forests_ is not None:
         arrays |= trees.to_arrays(estimator.forests_)
     if isinstance(estimator.posterior_, Blend):
@@ -109,7 +111,7 @@ def _inputs(estimator: BayesianEstimator, fitted: dict[str, Any], arrays: Arrays
     if estimator.columns is not None or "columns" in fitted:
         columns = estimator.columns_ = Columns.from_json(fitted.get("columns"))
         features, names = len(columns.names), columns.names
-        if estimator.columns != "auto" or len(columns.names_out) != wide:
+        if estimator.columns is None or len(columns.names_out) != wide:
             raise CheckpointError("its columns do not fit its network")
         count = len(columns.fills)
         with np.errstate(over="ignore"):
@@ -190,7 +192,7 @@ def _targets(estimator: BayesianEstimator, fitted: dict[str, Any], arrays: Array
     estimator._target_shape, estimator.n_outputs_ = shape, wide[0]
     estimator.y_scaling_ = Standardiser(shift, scale)
     estimator.spread_ = _numbers(arrays, "spread", shape)
-    known = fitted.get("target", ["real", ""])  # older files know no other kind
+    known = fitted.get("target", list(UNKNOWN))
     if not (isinstance(known, list) and len(known) == 2 and all(isinstance(t, str) for t in known)):
         raise CheckpointError(f"its kind of target cannot be {shortened(known)}")
     if CHOICES.get(known[0]) is None:

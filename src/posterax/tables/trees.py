@@ -187,9 +187,7 @@ def _exact(
         subsample=growth.rows, max_features=growth.columns, random_state=seed,
         min_samples_leaf=min(3, len(x)),
     ).fit(x, y, weight)  # fmt: skip
-    trees = [
-        _nodes(tree.tree_, growth.rate) for stage in model.estimators_ for tree in stage
-    ]
+    trees = [_nodes(tree.tree_, growth.rate) for stage in model.estimators_ for tree in stage]
     constant = np.ravel(model._raw_predict_init(x[:1])).astype(np.float64)
     forest = _joined(trees, _turns(len(trees), len(constant)), constant)
     return _every_class(forest, present, classes, len(x)) if classes else forest
