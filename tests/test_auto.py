@@ -78,7 +78,7 @@ def test_files_hold_blend_and_trees(regressor, classifier, rows, tmp_path):
         (lambda h: h["weights"].__setitem__(0, 3.0), "sum to 1"),
         (lambda h: h["widths"].__setitem__(0, 0.0), "width"),
         (lambda h: h.__setitem__("parts", []), "0 parts"),
-        (lambda h: h["parts"].__setitem__(0, dict(h, posterior="Blend")), "no posterior"),
+        (lambda h: h["parts"].__setitem__(0, {"posterior": "Blend"}), "no posterior"),
         (lambda h: h.__setitem__("folds", 10**9), "folds"),
         (lambda h: h.__setitem__("folds", 3), "fold"),
         (lambda h: h.__setitem__("own", 7), "columns of its own|trees"),

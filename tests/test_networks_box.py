@@ -97,7 +97,7 @@ def test_every_weight_has_a_say_and_the_head_the_last(name):
         assert np.isfinite(leaf).all(), path
         assert np.any(leaf), f"the forward pass forgot {path}"
     # an output is its bias plus the rest, so the gradient of the bias is the probe itself
-    head = gradient.layers[-1] if name == "MLP" else gradient.head
+    head = gradient.layers[-1] if name in ("MLP", "Tabular") else gradient.head
     np.testing.assert_allclose(head.bias.ravel(), probe.reshape(-1, 2).sum(0), rtol=1e-4, atol=1e-5)
 
 

@@ -34,9 +34,9 @@ class Fitted(NamedTuple):
 
 def fit_table(
     data: str | Path, target: str, *, task: str | None = None, method: str = "auto",
-    quality: str | None = None, likelihood: str | None = None,
-    out: str | Path | None = None, report: str | Path | None = None, test_fraction: float = 0.2,
-    test: str | Path | None = None, split: str | None = None, time: str | None = None,
+    quality: str | None = None, likelihood: str | None = None, out: Place | None = None,
+    report: Place | None = None, test_fraction: float = 0.2, test: Place | None = None,
+    split: str | None = None, time: str | None = None,
     group: str | None = None, ignore: Names = None, categorical: Names = None,
     numeric: Names = None, ordinal: Names = None, weight: str | None = None, seed: int = 0,
     epochs: float | None = None, steps: int | None = None, time_limit: float | None = None,
@@ -94,17 +94,16 @@ def fit_table(
     kinds = kinds_of([*parts.X.columns], said)
     train, held = _rows(parts, kind, data, test, test_fraction, seed, way, kinds)
     budget: dict[str, Any] = {"epochs": epochs, "steps": steps}
-    more = how_to_fit(kind, columns=kinds, quality=quality, likelihood=likelihood)
-    arguments = method_arguments(method, quick=quick, **budget) | more
+    arguments = method_arguments(method, quick=quick, **budget)
+    arguments |= how_to_fit(kind, columns=kinds, quality=quality, likelihood=likelihood)
     for note in parts.notes:
         tell(note)
     said |= {"quality": quality, "likelihood": likelihood, "time_limit": time_limit}
-    given = {k: v for k, v in (asked | said).items() if v}
-    settings = {**parts.names, "task": kind, "method": method, "seed": seed, **budget, **given}
-    settings |= {"test_fraction": None if test else test_fraction, "test": test and str(test)}
-    options = settings | {"task": task, "no_refit": not refit, "out": str(place)}
+    settings = {**parts.names, "task": kind, "method": method, "seed": seed, **budget}
+    settings |= _given(asked | said, test_fraction, test)
     card = describing.origin(data, parts, kind) | {"why": why, "settings": settings}
-    card["command"] = rebuild_command("fit", data, **options)
+    written = {"task": task, "no_refit": not refit, "out": str(place)}
+    card["command"] = rebuild_command("fit", data, **(settings | written))
     tell(f"fitting {len(train.y):,} rows by {method}")
     again = held is not None and refit and not test
 
@@ -129,6 +128,12 @@ def fit_table(
 
 
 # -- parts of the work
+
+
+def _given(options: dict[str, Any], share: float, test: Place | None) -> dict[str, Any]:
+    """Options of a fit that were given, and which rows are held out."""
+    held = {"test_fraction": None if test else share, "test": test and str(test)}
+    return {k: v for k, v in options.items() if v} | held
 
 
 def how_to_fit(kind: "Task", **options: Any) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 r"""``method="auto"``: several unlike models, cross-fitted, weighted by stacking, as one posterior.
 
 The rows are dealt out to K folds once. Boosted trees, and every network and chain of every model,
-leave out one fold. So each row is predicted by models that never saw it: these predictions set how
-wide a model's noise is, which weight it has (``stacking.py``), and the score. What was scored is
-what is shipped: nothing is fitted again.
+leave out one fold; two of each kind leave out the same. So each row is predicted by models that
+never saw it: these predictions set how wide a model's noise is, which weight it has
+(``stacking.py``), and the score. What was scored is what is shipped: nothing is fitted again.
 """
 
 import time
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.neighbors import NearestNeighbors
 
 from .._util.interrupts import interruptible
 from ..likelihoods import Likelihood
@@ -24,6 +25,8 @@ from .standardise import Rows
 from .trees import Forests, grow
 
 WIDTHS = np.geomspace(0.4, 4.0, 15)  # tried, of each model's noise
+NEAR = 10  # rows, the row itself among them, of which another is made
+MOST_NEW = 500
 SAMPLES = 64  # of a model, to predict rows that it left out
 LEAST_ROWS = 128  # of a prediction: smaller ones are padded, so that they share one program
 
@@ -67,6 +70,29 @@ class Blended(NamedTuple):
             (number[k::folds], _predict(self.posterior.fold(k, folds), x[k::folds]))
             for k in range(folds)
         ]
+
+    def apart(self, seed: int) -> np.ndarray:
+        r"""What averaging over all folds takes off the squared error of the networks of one.
+
+        These say f_k of a new row, with the variance v = Var_k f_k; the mean of all K has an error
+        smaller by v (1 − 1/K). New rows are made of two near ones, each column from either.
+        """
+        random = np.random.default_rng(seed)
+        rows, folds, own = self.arranged.rows, self.arranged.folds, self.posterior.own
+        x = rows.x[rows.weight > 0]
+        some = random.choice(len(x), min(len(x), MOST_NEW), replace=False)
+        near = NearestNeighbors(n_neighbors=min(NEAR, len(x))).fit(x)
+        other = near.kneighbors(x[some], return_distance=False)
+        other = other[np.arange(len(some)), random.integers(other.shape[1], size=len(some))]
+        new = np.where(random.uniform(size=x[some].shape) < 0.5, x[some], x[other])
+        said = np.empty((len(new), 0)) if self.forests is None else self.forests(new)
+        each = []
+        for k in range(folds):
+            columns = said[:, k * own : (k + 1) * own]
+            inputs = np.concatenate([new, columns], axis=1)
+            each.append(_predict(self.posterior.fold(k, folds), inputs).mean)
+        v = np.mean(np.var(each, axis=0, ddof=1), axis=0)
+        return np.asarray(v * (1 - 1 / folds))
 
 
 def fit_blend(

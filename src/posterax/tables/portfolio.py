@@ -13,6 +13,9 @@ from .._util.checks import one_of
 from ..infer import MCLMC, BayesByBackprop, DeepEnsemble, Method
 from .trees import Growth
 
+FOLDS = 5
+PER_FOLD = 2  # networks of each model that leave out the same fold
+MEMBERS = FOLDS * PER_FOLD
 QUALITIES = ("fast", "good", "best")
 SAMPLED_ROWS = 2500  # up to so many rows a pass over all of them at every step is cheap
 MANY_ROWS = 20_000
@@ -74,15 +77,14 @@ def portfolio(n: int, *, classes: int, trees: bool = True, quality: str = "good"
     """
     one_of("quality", quality, QUALITIES)
     few = n <= SAMPLED_ROWS
-    folds = 8 if few and quality != "fast" else 5
     size = n if n <= FULL_BATCH else BATCH
     steps = int(np.clip(40 * n, *STEPS))
     steps = max(steps, min(EPOCHS * -(-n // size), MOST_STEPS))
-    made = _Maker(folds, steps, classes > 0, quality)
+    made = _Maker(steps, classes > 0, quality)
     parts = made.quick() if quality == "fast" else made.of_few() if few else made.of_many()
     parts = [part for part in parts if trees or not part.based]
     return Portfolio(
-        tuple(parts), _growths(n, classes, quality), folds, None if n <= FULL_BATCH else BATCH
+        tuple(parts), _growths(n, classes, quality), FOLDS, None if n <= FULL_BATCH else BATCH
     )
 
 
@@ -97,7 +99,6 @@ def _growths(n: int, outputs: int, quality: str) -> tuple[Growth, ...]:
 
 
 class _Maker(NamedTuple):
-    folds: int
     steps: int
     classes: bool
     quality: str
@@ -132,14 +133,14 @@ class _Maker(NamedTuple):
             schedule="cosine",
         )  # fmt: skip
         warm, cold = (0.5, 0.1) if self.classes else (1.0, 0.3)
-        ladder = tuple(np.geomspace(warm, cold, self.folds).tolist())
+        ladder = tuple(np.geomspace(warm, cold, MEMBERS).tolist())
         prior = priors.Hierarchical(1.0, 1.0, relevance=not self.classes)
-        method = DeepEnsemble(self.folds, inside, ladder, folds=self.folds)
+        method = DeepEnsemble(MEMBERS, inside, ladder, folds=FOLDS)
         return Part(name, hidden, method, prior, round(steps * self.steps), work, based)
 
     def ensemble(self, name: str, hidden: tuple[int, ...], work: float) -> Part:
         """Maxima a posteriori."""
-        method = DeepEnsemble(self.folds, learning_rate=RATE, folds=self.folds)
+        method = DeepEnsemble(MEMBERS, learning_rate=RATE, folds=FOLDS)
         return Part(name, hidden, method, self._fixed(), self.steps, work)
 
     def sampled(
@@ -148,9 +149,7 @@ class _Maker(NamedTuple):
     ) -> Part:  # fmt: skip
         """Microcanonical chains from trained networks."""
         more = 4 if self.quality == "best" else 1
-        method = MCLMC(
-            chains=self.folds, warmup=3000 * more, ensemble_steps=1500 * more, folds=self.folds
-        )
+        method = MCLMC(chains=MEMBERS, warmup=3000 * more, ensemble_steps=1500 * more, folds=FOLDS)
         return Part(name, hidden, method, self._fixed(), DRAWS * more, work, based, activation)
 
     def _fixed(self) -> priors.Prior:
