@@ -36,11 +36,11 @@ def fit_table(
     data: str | Path, target: str, *, task: str | None = None, method: str = "auto",
     quality: str | None = None, likelihood: str | None = None, out: Place | None = None,
     report: Place | None = None, test_fraction: float = 0.2, test: Place | None = None,
-    split: str | None = None, time: str | None = None,
-    group: str | None = None, ignore: Names = None, categorical: Names = None,
-    numeric: Names = None, ordinal: Names = None, weight: str | None = None, seed: int = 0,
-    epochs: float | None = None, steps: int | None = None, time_limit: float | None = None,
-    refit: bool = True, force: bool = False, quick: bool = False, verbose: bool | None = None,
+    split: str | None = None, time: str | None = None, group: str | None = None,
+    ignore: Names = None, categorical: Names = None, numeric: Names = None, ordinal: Names = None,
+    weight: str | None = None, seed: int = 0, epochs: float | None = None,
+    steps: int | None = None, time_limit: float | None = None, refit: bool = True,
+    force: bool = False, quick: bool = False, verbose: bool | None = None,
     tell: Callable[[str], None] = say,
 ) -> Fitted:  # fmt: skip
     """Fit a table in a file, score it on rows held out, and write the model.
@@ -82,11 +82,9 @@ def fit_table(
     from .targets import kinds_of
 
     began, method = perf_counter(), method_name(method)
-    _check_options(test_fraction, epochs, steps, seed)
-    place, page = _places(data, test, out, report, force)
     asked = {"split": split, "time": time, "group": group}
-    if (test or not test_fraction) and any(asked.values()):
-        raise Refused("--split, --time and --group need --test-fraction, and no --test", 2)
+    _check_options(test_fraction, epochs, steps, seed, any(asked.values()), test)
+    place, page = _places(data, test, out, report, force)
     # whatever is to be refused of a table is refused before the first note
     parts, kind, why = read_parts(data, target, task, ignore, weight)
     parts, way = choose_split(parts, **asked if test_fraction and not test else {"split": "random"})
@@ -144,8 +142,9 @@ def how_to_fit(kind: "Task", **options: Any) -> dict[str, Any]:
 
 
 def _check_options(
-    test_fraction: float, epochs: float | None, steps: int | None, seed: int
-) -> None:
+    test_fraction: float, epochs: float | None, steps: int | None, seed: int, splits: bool,
+    test: Place | None,
+) -> None:  # fmt: skip
     """Refuse numbers that mean nothing before any file is read."""
     if not 0 <= test_fraction < 1:
         raise Refused(f"--test-fraction must lie between 0 and 1, got {test_fraction:g}", 2)
@@ -154,6 +153,8 @@ def _check_options(
     if epochs is not None and not 0 < epochs < float("inf"):
         raise Refused(f"--epochs must be a number above 0, got {epochs:g}", 2)
     check_seed(seed)
+    if splits and (test or not test_fraction):
+        raise Refused("--split, --time and --group need --test-fraction, and no --test", 2)
 
 
 def start_clock(time_limit: float | None) -> "Clock | None":
