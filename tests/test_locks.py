@@ -79,12 +79,14 @@ def test_one_holder_among_many_threads(tmp_path):
 
 
 def test_taken_twice_and_released_twice(tmp_path):
+    before = {*locks._held}  # by what other tests of this process left behind
     lock = Lock(tmp_path / "lock")
     assert lock.acquire()
     assert lock.acquire()
+    assert {*locks._held} != before
     lock.release()
     lock.release()
-    assert not locks._held
+    assert {*locks._held} == before
 
 
 def test_a_note_says_who_holds_it(tmp_path):

@@ -10,13 +10,14 @@ from jaxtyping import PyTree
 from numpy.typing import ArrayLike
 from numpyro.distributions import Distribution, constraints
 
+from .._util.checks import above_zero
 from .base import Likelihood, check_support
 from .linked import Linked, with_start
 from .links import FLOOR, bent
 from .regression import OF_DEVIATION, deviations
 
 REACH = 20.0  # of log y, on both sides of its centre, unless the user says otherwise
-WIDEST = 3.0  # of σ as the network predicts it; beyond it is bent, and stays below 4
+WIDEST = 3.0  # of σ as the network predicts it; beyond it is bent
 LARGEST = 80.0  # exponents of moments: e⁸⁰ is a number of float32 still
 OFTEN = 0.1  # where zeros are put among the positive targets, by rank
 
@@ -46,7 +47,7 @@ class LogNormal(Linked):
 
     An exponential of an extrapolating network would be astronomical. So f is itself up to
     ``reach`` on both sides and bent beyond, never more than 1 further; and a predicted σ is
-    softplus(raw) up to 3, and never above 4.
+    softplus(raw) up to ``widest``, and never 1 above it.
 
     Args:
         noise: σ, the standard deviation of log y. A number (or one per output) when it is known;
@@ -58,6 +59,7 @@ class LogNormal(Linked):
         centre: added to f; the mean of log y, so that the network learns what is around it. A
             number or one per output.
         reach: how far f goes from 0, a number, or two of them, below and above.
+        widest: up to where a predicted σ goes as it is.
 
     Example:
         >>> import jax.numpy as jnp
@@ -70,6 +72,7 @@ class LogNormal(Linked):
     """
 
     noise: Any
+    widest: Any
 
     def __init__(
         self,
@@ -78,8 +81,10 @@ class LogNormal(Linked):
         initial: Any = None,
         centre: Any = 0.0,
         reach: Any = REACH,
+        widest: float = WIDEST,
     ):
         super().__init__(noise, initial, centre, reach)
+        self.widest = above_zero("widest", widest)
 
     def for_data(self, y: np.ndarray, weight: np.ndarray) -> Likelihood:
         return with_start(self, OF_DEVIATION * deviations(np.log(y), weight))
@@ -102,7 +107,7 @@ class LogNormal(Linked):
 
 def _scale(likelihood: Any, noise: jax.Array) -> jax.Array:
     if likelihood._spread_is("predicted"):
-        return bent(jax.nn.softplus(noise) + FLOOR, 0.0, WIDEST)
+        return bent(jax.nn.softplus(noise) + FLOOR, 0.0, likelihood.widest)
     return noise
 
 
@@ -193,6 +198,7 @@ class ZeroInflatedLogNormal(Linked):
         initial: as in [`LogNormal`][posterax.likelihoods.LogNormal].
         centre: added to f; the mean of the logarithms of the positive targets.
         reach: how far f goes from 0, as in [`LogNormal`][posterax.likelihoods.LogNormal].
+        widest: as in [`LogNormal`][posterax.likelihoods.LogNormal].
 
     Example:
         >>> import jax.numpy as jnp
@@ -207,6 +213,7 @@ class ZeroInflatedLogNormal(Linked):
     """
 
     noise: Any
+    widest: Any
 
     more: ClassVar[int] = 1
 
@@ -217,8 +224,10 @@ class ZeroInflatedLogNormal(Linked):
         initial: Any = None,
         centre: Any = 0.0,
         reach: Any = REACH,
+        widest: float = WIDEST,
     ):
         super().__init__(noise, initial, centre, reach)
+        self.widest = above_zero("widest", widest)
 
     def for_data(self, y: np.ndarray, weight: np.ndarray) -> Likelihood:
         if not np.any(y > 0):

@@ -27,6 +27,7 @@ from .trees import Forests, grow
 WIDTHS = np.geomspace(0.4, 4.0, 15)  # tried, of each model's noise
 NEAR = 10  # rows, the row itself among them, of which another is made
 MOST_NEW = 500
+MOST_JUDGED = 10_000  # rows by which models are judged and weighed
 SAMPLES = 64  # of a model, to predict rows that it left out
 LEAST_ROWS = 128  # of a prediction: smaller ones are padded, so that they share one program
 
@@ -57,14 +58,14 @@ class Blended(NamedTuple):
 
     posterior: Blend
     forests: Forests | None
-    arranged: Arranged
+    rows: Rows  # that it was judged by, in the order of their folds
     summary: list[dict[str, Any]]  # a row for each model: what it scored, and its weight
-    offsets: np.ndarray  # of the arranged rows, what trees say that had not seen them
+    offsets: np.ndarray  # of these rows, what trees say that had not seen them
 
     def left_out(self) -> list[tuple[np.ndarray, Predictive]]:
         """Of each fold the numbers of its rows, and the predictive of models that left it out."""
-        folds = self.arranged.folds
-        x = np.concatenate([self.arranged.rows.x, self.offsets], axis=1)
+        folds = self.posterior.folds
+        x = np.concatenate([self.rows.x, self.offsets], axis=1)
         number = np.arange(len(x))
         return [
             (number[k::folds], _predict(self.posterior.fold(k, folds), x[k::folds]))
@@ -78,7 +79,7 @@ class Blended(NamedTuple):
         smaller by v (1 − 1/K). New rows are made of two near ones, each column from either.
         """
         random = np.random.default_rng(seed)
-        rows, folds, own = self.arranged.rows, self.arranged.folds, self.posterior.own
+        rows, folds, own = self.rows, self.posterior.folds, self.posterior.own
         x = rows.x[rows.weight > 0]
         some = random.choice(len(x), min(len(x), MOST_NEW), replace=False)
         near = NearestNeighbors(n_neighbors=min(NEAR, len(x))).fit(x)
@@ -112,6 +113,7 @@ def fit_blend(
     arranged = arrange(rows, plan.folds, seed, classes=task.classes > 0)
     own, weight = arranged.rows, arranged.rows.weight
     forests, offsets = _trees(arranged, task, plan, seed, tell)
+    judged = _judged(len(own.x), plan.folds)
     tried: list[Tried] = []
     with interruptible():
         for number, part in enumerate(plan.parts):
@@ -124,11 +126,12 @@ def fit_blend(
             posterior = learn(model, (x, own.y, weight), part)
             if posterior is None:
                 break
-            width, log_p = _judge(posterior, x, own.y, weight, plan.folds)
+            by = x[judged], own.y[judged], weight[judged]
+            width, log_p = _judge(posterior, *by, plan.folds)
             tried.append(Tried(part, posterior, width, log_p, time.perf_counter() - began))
             if posterior.record.interrupted:
                 break
-    v = stack(np.stack([t.log_p for t in tried]), weight)
+    v = stack(np.stack([t.log_p for t in tried]), weight[judged])
     kept = [(t, share) for t, share in zip(tried, v, strict=True) if share > 0]
     if not any(t.part.based for t, _ in kept):  # nobody asks the trees
         forests, offsets = None, offsets[:, :0]
@@ -140,8 +143,20 @@ def fit_blend(
         own=offsets.shape[1], folds=plan.folds,
         record=Record("auto", settings, interrupted=interrupted),
     )  # fmt: skip
-    summary = [_line(t, share, weight) for t, share in zip(tried, v, strict=True)]
-    return Blended(blend, forests, arranged, summary, offsets)
+    summary = [_line(t, share, weight[judged]) for t, share in zip(tried, v, strict=True)]
+    rows = Rows(own.x[judged], own.y[judged], weight[judged])
+    return Blended(blend, forests, rows, summary, offsets[judged])
+
+
+def _judged(n: int, folds: int) -> np.ndarray:
+    """Numbers of the rows that models are judged by: of many some of each fold, evenly spread.
+
+    Example:
+        >>> from posterax.tables.auto import _judged
+        >>> _judged(10, 5).tolist()
+        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+    """
+    return np.arange(n).reshape(-1, folds)[:: max(1, n // MOST_JUDGED)].ravel()
 
 
 def _trees(

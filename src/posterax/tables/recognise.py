@@ -24,7 +24,8 @@ LEAST_TARGETS = 30  # rows; fewer tell too little of their distribution
 DISTINCT = 10  # more values than this, where a target is to be continuous
 MANY_ZEROS = 0.15  # of the rows
 MANY_ENDS = 0.1  # of shares that are exactly 0 or 1
-CLEARLY, SLIGHTLY = 0.1, 0.02  # nats a row
+CLEARLY, SLIGHTLY = 0.1, 0.05  # nats a row
+SURE = 5.0  # nats of all rows
 VISIBLE = 20  # whole numbers above this look continuous
 MOST_COUNTED = 1e6
 
@@ -184,6 +185,8 @@ def _positive(y: np.ndarray, weight: np.ndarray, found: Moments) -> str | None:
     if found.low <= 0 or len(np.unique(y)) <= DISTINCT:
         return None
     gain = log_normal_gain(y, weight)
+    if gain * len(y) < SURE:
+        return None
     below = found.mean < 2 * found.deviation
     if gain > CLEARLY and found.skewness > 1:
         why = f"skewness {found.skewness:.2g}"

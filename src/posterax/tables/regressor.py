@@ -198,8 +198,9 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             raise ValueError(
                 f"likelihood={self.likelihood!r} has noise of its own: leave noise at 'predicted'"
             )
-        self._targets = rows.y, rows.weight
-        self.y_scaling_ = targets.scaling(self.target_.name, rows.y, rows.weight)
+        known = self.target_.name, rows.y, rows.weight
+        self._of_targets = targets.likelihood_for(*known)
+        self.y_scaling_ = targets.scaling(*known)
 
     def _symmetric(self) -> bool:
         """Whether targets may lie on both sides of any number."""
@@ -211,7 +212,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
 
     def _likelihood(self) -> tuple[Likelihood, int]:
         if isinstance(self.noise, str) and self.noise == "predicted":
-            made = targets.likelihood_for(self.target_.name, *self._targets)
+            # until a fit has seen its targets they are real numbers
+            made = getattr(self, "_of_targets", None) or targets.likelihood_for("real", np.ones(1))
             return made, int(np.prod(made.outputs_for((self.n_outputs_,))))
         if isinstance(self.noise, str):
             likelihood = likelihoods.StudentT(settings.DEGREES, self.noise, initial=0.3)
@@ -227,7 +229,7 @@ def _spread(blended: Blended, seed: int) -> np.ndarray:
     those of all: the squared error of their mean is smaller by what ``apart`` says, and their
     variance larger by as much.
     """
-    own, parts = blended.arranged.rows, blended.left_out()
+    own, parts = blended.rows, blended.left_out()
     order = np.concatenate([rows for rows, _ in parts])
     y, weight = own.y[order], own.weight[order]
     reach = [reaches(predictive, own.y[rows]) for rows, predictive in parts]

@@ -23,6 +23,7 @@ __all__ = ["CHOICES", "Recognised", "choose", "likelihood_for", "recognise", "sc
 
 BELOW = 8.0  # a log mean of counts may be at least this far below that of all
 MARGIN = 1.0  # how far beyond all targets a location may be, on the scale of the outputs
+WIDEST = 1.0  # deviation of log y, so that the mean of a row is at most some times its median
 START = 0.3  # of the learned noise of standardised targets
 
 # what a user may say, and the kind of target that it is for
@@ -111,7 +112,8 @@ def likelihood_for(name: str, y: np.ndarray, weight: np.ndarray | None = None) -
     below, above = MARGIN - around.min(), MARGIN + around.max()
     if kind == "count":
         below = max(below, BELOW)
-    return made(centre=_plain(centre), reach=(below, max(above, MARGIN)))
+    more = {} if kind == "count" else {"widest": WIDEST}
+    return made(centre=_plain(centre), reach=(below, max(above, MARGIN)), **more)
 
 
 def scaling(name: str, y: np.ndarray, weight: np.ndarray | None = None) -> Standardiser:
