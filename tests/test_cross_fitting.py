@@ -8,7 +8,7 @@ from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingClas
 
 import posterax as px
 from posterax.posteriors import Blend
-from posterax.tables.folds import arrange, out_of_fold, together
+from posterax.tables.folds import arrange, together
 from posterax.tables.standardise import Rows
 from posterax.tables.trees import Forests, Growth, _binned, _exact, from_arrays, grow, to_arrays
 
@@ -80,11 +80,8 @@ def test_equal_inputs_lie_in_one_fold_and_classes_in_proportion():
 
 
 def test_what_folds_say_comes_back_in_the_order_of_rows():
-    x, y = data()
-    posterior = px.fit(model(), (x, y), METHODS["map"], steps=20, key=0)
-    each = out_of_fold(posterior, x, 4)
-    means = together([p.mean for p in each])
-    np.testing.assert_allclose(means[1::4], posterior.member(1).predict(x[1::4]).mean, rtol=1e-5)
+    rows = np.arange(20)
+    np.testing.assert_array_equal(together([rows[k::4] for k in range(4)]), rows)
 
 
 # -- trees

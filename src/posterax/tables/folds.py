@@ -5,12 +5,10 @@ leaves out fold m mod K. So one fit gives an honest prediction of every row, and
 to validation.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ..posteriors import Posterior
-from ..predictive import Predictive
 from .standardise import LEAST_ROWS, MERGED_ROWS, Rows, equal_rows
 
 
@@ -58,15 +56,6 @@ def arrange(rows: Rows, folds: int, seed: int, *, classes: bool = False) -> Arra
     weight = np.zeros(slots * folds)
     index[place], weight[place] = np.arange(n), rows.weight
     return Arranged(Rows(rows.x[index], rows.y[index], weight), folds)
-
-
-def out_of_fold(
-    posterior: Posterior, x: np.ndarray, folds: int, *, samples: int | None = None, key: Any = 0
-) -> list[Predictive]:
-    """Of each fold's rows what the member says that left them out."""
-    return [
-        posterior.member(k).predict(x[k::folds], samples=samples, key=key) for k in range(folds)
-    ]
 
 
 def together(parts: list[np.ndarray]) -> np.ndarray:
