@@ -261,12 +261,13 @@ class Stream:
             x, y, weight = unpack(part)
             yield x, y, weight
 
-    def targets(self) -> np.ndarray:
-        """All targets, for the checks of their values."""
-        targets = [np.asarray(y) for _, y, _ in self._parts()]
-        if len(targets) != self.batches:
-            raise _not_again(self.batches, len(targets))
-        return np.concatenate(targets)
+    def targets(self) -> Iterator[np.ndarray]:
+        """The targets of each batch, for the checks of their values."""
+        count = 0
+        for count, (_, y, _) in enumerate(self._parts(), start=1):  # noqa: B007
+            yield np.asarray(y)
+        if count != self.batches:
+            raise _not_again(self.batches, count)
 
     def window(
         self,

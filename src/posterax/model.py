@@ -317,14 +317,11 @@ class Model(eqx.Module):
             )
         return shape
 
-    def check(self, x: PyTree, y: ArrayLike, values: Any = None) -> tuple[int, ...]:
-        """Check that network, likelihood and data fit; returns the shape of one target.
-
-        ``values`` are all targets where ``y`` is only the first batch of them.
-        """
+    def check(self, x: PyTree, y: ArrayLike) -> tuple[int, ...]:
+        """Check that network, likelihood and data fit; returns the shape of one target."""
         output_shape = self.output_shape(x)
         target = self.likelihood.check(output_shape, y)
-        self.likelihood.check_values(np.asarray(y if values is None else values), output_shape)
+        self.likelihood.check_values(np.asarray(y), output_shape)
         return target
 
     def fingerprint(self) -> str:

@@ -1,5 +1,8 @@
 """Progress on standard error: a bar for each phase of a fit, or one for many fits."""
 
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
 import numpy as np
 from rich.progress import (
     BarColumn,
@@ -67,6 +70,25 @@ class Bar:
                 f"{name} {np.mean(values):.4g}" for name, values in terms.items() if len(values)
             )
             self._progress.update(self._task, completed=step, terms=shown)
+
+
+Rows = TypeVar("Rows")
+
+
+def rows_through(blocks: Iterable[Rows], what: str, wanted: bool | None = None) -> Iterator[Rows]:
+    """The blocks of a table, with a count of their rows, such as "20,000 rows read".
+
+    ``wanted`` is as for ``Bar``.
+    """
+    if not (watched("stderr") if wanted is None else wanted):
+        yield from blocks
+        return
+    shown = (TextColumn("{task.completed:,} " + what), TimeElapsedColumn())
+    with Progress(*shown, console=notes(highlight=False), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        for block in blocks:
+            bar.advance(task, len(block))  # type: ignore[arg-type]
+            yield block
 
 
 class Watch:

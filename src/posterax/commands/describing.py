@@ -39,6 +39,7 @@ def origin(data: str | Path, parts: "Parts", kind: "Task") -> dict[str, Any]:
     else:
         names, counts = np.unique(parts.y.astype(str), return_counts=True)
         summary = {"classes": dict(zip(names.tolist(), counts.tolist(), strict=True))}
+    read = len(parts.y) if parts.source is None else parts.source.rows
     others = {name: version(name) for name in ("jax", "numpy", "pandas", "scikit-learn")}
     return {
         "kind": "table",
@@ -46,7 +47,7 @@ def origin(data: str | Path, parts: "Parts", kind: "Task") -> dict[str, Any]:
         "data": {
             "file": Path(data).name,
             "sha256": sha256(data),
-            "rows": len(parts.y) + parts.left_out,
+            "rows": read + parts.left_out,
             "rows_without_target": parts.left_out,
             "columns": parts.columns,
             "decimal": parts.X.attrs.get("decimal"),

@@ -46,7 +46,7 @@ def fit_table(
     """Fit a table in a file, score it on rows held out, and write the model.
 
     Args:
-        data: a CSV or Parquet file.
+        data: a CSV or Parquet file, or a folder of files of one kind; it may be larger than memory.
         target: the column to predict.
         task: ``"regression"`` or ``"classification"`` (default: by the target).
         method: one of ``METHODS``.
@@ -77,7 +77,7 @@ def fit_table(
     """
     clock = start_clock(time_limit)
     from . import describing, scoring
-    from .reading import read_parts
+    from .large import read_any
     from .splitting import choose_split
     from .targets import kinds_of
 
@@ -86,7 +86,7 @@ def fit_table(
     _check_options(test_fraction, epochs, steps, seed, any(asked.values()), test)
     place, page = _places(data, test, out, report, force)
     # whatever is to be refused of a table is refused before the first note
-    parts, kind, why = read_parts(data, target, task, ignore, weight)
+    parts, kind, why = read_any(data, target, task, ignore, weight, seed, verbose)
     parts, way = choose_split(parts, **asked if test_fraction and not test else {"split": "random"})
     said: dict[str, Any] = {"categorical": categorical, "numeric": numeric, "ordinal": ordinal}
     kinds = kinds_of([*parts.X.columns], said)
@@ -102,8 +102,9 @@ def fit_table(
     card = describing.origin(data, parts, kind) | {"why": why, "settings": settings}
     written = {"task": task, "no_refit": not refit, "out": str(place)}
     card["command"] = rebuild_command("fit", data, **(settings | written))
-    tell(f"fitting {len(train.y):,} rows by {method}")
-    again = held is not None and refit and not test
+    large = parts.source is not None  # so large that the few rows held out are not missed
+    tell(f"fitting {parts.source.rows if large else len(train.y):,} rows by {method}")
+    again = held is not None and refit and not (test or large)
 
     def learn(rows: "Parts") -> Any:
         timed = arguments | part_of(clock, 0.5 if again else 1.0)
@@ -189,7 +190,7 @@ def _rows(
     """Rows to learn from, and rows to score on, of the file ``test`` or a share of the same."""
     from ..tables.columns import Columns
     from .describing import sha256
-    from .reading import read_table
+    from .large import read_some
     from .splitting import hold_out
     from .targets import rows_to_score
 
@@ -200,7 +201,8 @@ def _rows(
     if test:
         if (digest := sha256(data)) is not None and digest == sha256(test):
             raise Refused(f"--test: {test} is the table to learn from; name other rows", 2)
-        frame = read_table(test, parts.notes, text=text, decimal=parts.X.attrs.get("decimal"))
+        mark = parts.X.attrs.get("decimal")
+        frame = read_some(test, parts.notes, text=text, decimal=mark, seed=seed)
         classes = sorted(set(parts.targets(kind).tolist())) if kind == "classification" else None
         # targets in the type of the fitted ones: 1 and "1" are the same
         held = rows_to_score(frame, test, parts.names["target"], parts.names["weight"], classes)

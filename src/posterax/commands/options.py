@@ -6,7 +6,9 @@ from typing import Annotated
 import typer
 from typer import Option
 
-Data = Annotated[str, typer.Argument(help="A CSV or Parquet file; - is standard input.")]
+Data = Annotated[
+    str, typer.Argument(help="A CSV or Parquet file, or a folder of them; - is standard input.")
+]
 Model = Annotated[Path, typer.Argument(help="A model file.")]
 Target = Annotated[str, Option("--target", "-t", help="The column to predict.")]
 OtherTarget = Annotated[str | None, Option("--target", "-t", help="Default: as fitted.")]

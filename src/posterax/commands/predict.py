@@ -10,7 +10,7 @@ from typing import IO, Annotated, Any
 
 from typer import Option
 
-from .._util.streams import notes as counter
+from .._util.progress import rows_through
 from .._util.streams import watched
 from .._util.writing import written
 from . import Refused, say
@@ -143,8 +143,9 @@ def predict(
         model, data, level=level, samples=samples, keep=keep, all_columns=all_columns, notes=notes
     )
     write = _write_json if as_json else _write_csv
+    shown = not quiet and watched("stderr") and not watched("stdout")
     with nullcontext(sys.stdout) if out is None else written(out) as file:
-        write(_counted(blocks, quiet), file)
+        write(rows_through(blocks, "rows predicted", shown), file)
     sys.stdout.flush()
     for note in notes if not quiet else ():
         say(note)
@@ -203,21 +204,6 @@ def _beside(kept: Any, answers: Any) -> Any:
     both = safe_frame(pd.concat([kept, answers], axis=1))
     both.attrs["kept"] = kept.shape[1]
     return both
-
-
-def _counted(blocks: Iterator[Any], quiet: bool) -> Iterator[Any]:
-    """The blocks, with a count of rows on standard error where someone watches."""
-    from rich.progress import Progress, TextColumn, TimeElapsedColumn
-
-    if quiet or not watched("stderr") or watched("stdout"):
-        yield from blocks
-        return
-    shown = (TextColumn("{task.completed:,} rows predicted"), TimeElapsedColumn())
-    with Progress(*shown, console=counter(), transient=True) as bar:
-        task = bar.add_task("", total=None)
-        for block in blocks:
-            bar.advance(task, len(block))
-            yield block
 
 
 def _write_csv(blocks: Iterator[Any], file: IO[str]) -> None:

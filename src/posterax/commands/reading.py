@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ..tables.cells import ADDRESS, AGREE
+from ..tables.files import INSTALL, alike, files_of
 from . import Refused
 from .lines import Form, as_text, checked_names, looked_at, opener, short
 from .targets import Parts, Task, recognise_task, split_target
@@ -43,7 +44,7 @@ def read_table(
     """A data frame of a .csv, .csv.gz, .tsv or .parquet file, or of CSV on standard input (-).
 
     Args:
-        path: the file.
+        path: the file, or a folder of files with the same columns.
         notes: what was guessed (encoding, delimiter, decimal mark) is added here, a line each.
         text: where the columns are known: names of those that are read as text, whatever they look
             like.
@@ -57,8 +58,8 @@ def read_table(
         Refused: in one line, for what is no table.
     """
     blocks = read_blocks(path, notes, text=text, rows=None, decimal=decimal, least=least)
-    ((frame, _),) = blocks
-    return frame
+    frames = [frame for frame, _ in blocks]
+    return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
 
 
 def read_parts(
@@ -98,6 +99,25 @@ def read_blocks(
     Beside each block are the columns that ``keep`` chooses from the names, as the file has them.
     """
     notes = [] if notes is None else notes
+    files = files_of(path) if Path(path).is_dir() else [path]
+    options: dict[str, Any] = {"text": text, "rows": rows, "decimal": decimal, "least": least}
+    kept: list[pd.DataFrame | None] = []
+
+    def frames() -> Iterator[tuple[str | Path, pd.DataFrame]]:
+        for file in files:
+            for block, own in _blocks(file, notes, keep=keep, **options):
+                kept[:] = [own]
+                yield file, block
+
+    for _, block in alike(frames()):
+        yield block, kept[0]
+
+
+def _blocks(
+    path: str | Path, notes: list[str], *, text: Collection[str] | None, rows: int | None,
+    decimal: str | None, least: int, keep: Callable[[list[str]], Sequence[str]] | None,
+) -> Iterator[tuple[pd.DataFrame, pd.DataFrame | None]]:  # fmt: skip
+    """The blocks of one file."""
     with opener(path) as opened:
         with opened() as file:
             start = file.read(8)
@@ -179,8 +199,7 @@ def _parquet_blocks(path: str | Path, rows: int | None, least: int) -> Iterator[
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
-        install = "pip install 'posterax[parquet]'"
-        raise Refused(f"{path}: Parquet files need pyarrow: {install}") from None
+        raise Refused(f"{path}: {INSTALL}") from None
     try:
         with pq.ParquetFile(path) as file:
             if file.metadata.num_rows == 0:

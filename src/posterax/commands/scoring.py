@@ -26,7 +26,10 @@ def learn(
     settings = {"columns": "auto", **arguments}
     estimator = make(**settings, random_state=seed, verbose=verbose)
     with raise_on_interrupt():
-        estimator.fit(parts.X, parts.targets(task), sample_weight=parts.weight)
+        if parts.source is None:
+            estimator.fit(parts.X, parts.targets(task), sample_weight=parts.weight)
+        else:
+            estimator.fit(parts.source.table(parts, task))
     if settings["columns"] != "auto":  # its columns_ know what was asked of each
         estimator.set_params(columns="auto")
     return estimator

@@ -24,6 +24,7 @@ Way = Literal["random", "time", "group"]
 WAYS: tuple[Way, ...] = ("random", "time", "group")
 IN_ORDER = 0.99  # rank correlation of a date with the order of the rows
 KNOWN, DISTINCT = 0.95, 0.5  # of its cells, and of their values, for a date that orders the rows
+MOST_HELD = 10_000  # rows of a table that is not read at once
 MOST_TIED = 1.5  # times the rows to hold out, where many have the same time
 
 
@@ -55,6 +56,12 @@ def choose_split(
         group: the column of groups.
     """
     _check(split, time, group)
+    if parts.source is not None:
+        if split not in (None, "random") or time or group:
+            option = "--time" if time else "--group" if group else f"--split {split}"
+            rows = f"of {parts.source.rows:,} rows some are held out at random"
+            raise Refused(f"{option}: {rows}; leave it out, and name other rows by --test FILE", 2)
+        return parts, Split("random")
     names = [str(name) for name in parts.X.columns]
     if group is not None:
         name = column_name(names, group, "--group")
@@ -152,6 +159,8 @@ def hold_out(
     """A share of the rows apart from the others, where there are enough of them."""
     n, names = len(parts.y), parts.y.astype(str)
     size = max(2, round(share * n))
+    if parts.source is not None:
+        size = min(size, MOST_HELD)
     if split.order is not None:
         train, held = _last(split.order, size)
     elif split.groups is not None:

@@ -32,6 +32,7 @@ class Parts:
     notes: list[str] = field(default_factory=list)  # what was done, a line each
     left_out: int = 0  # rows without a target
     columns: int = 0  # of the table
+    source: Any = None  # of a table that is not read at once: all of it; these are a sample
 
     def only(self, rows: np.ndarray) -> "Parts":
         """Some of the rows."""

@@ -229,7 +229,9 @@ def _prepare_stream(
             "rows: leave batch_size out"
         )
     x, y = data.example
-    inner = model.check(x, y, data.targets())
+    inner, outputs = model.check(x, y), model.output_shape(x)
+    for values in data.targets():
+        model.likelihood.check_values(values, outputs)
     dtype = float_dtype(x, model.network.params)
     check_weights(data.least, data.total, dtype)
     _tell_of_rounding(data.few[0], data.few[1], dtype)

@@ -18,7 +18,7 @@ from ..likelihoods import Likelihood
 from ..model import Model
 from ..posteriors import Blend, Posterior, Record
 from ..predictive import Predictive
-from .folds import Arranged, arrange, together
+from .folds import Arranged, arrange, arranged_by, together
 from .portfolio import Part, Portfolio
 from .stacking import stack
 from .standardise import Rows
@@ -31,7 +31,7 @@ MOST_JUDGED = 10_000  # rows by which models are judged and weighed
 SAMPLES = 64  # of a model, to predict rows that it left out
 LEAST_ROWS = 128  # of a prediction: smaller ones are padded, so that they share one program
 
-# (model, data, part, steps) → posterior; ``None`` where there is no time left for it
+# (model, data, part) → posterior; ``None`` where there is no time left for it
 Learn = Callable[[Model, tuple[np.ndarray, ...], Part], Posterior | None]
 
 
@@ -98,7 +98,8 @@ class Blended(NamedTuple):
 
 def fit_blend(
     rows: Rows, task: Task, plan: Portfolio, seed: int, learn: Learn,
-    tell: Callable[[str], None] = lambda line: None,
+    tell: Callable[[str], None] = lambda line: None, *, fold: np.ndarray | None = None,
+    grown: Callable[[Forests | None], None] = lambda forests: None,
 ) -> Blended:  # fmt: skip
     """Fit all models of a portfolio, and weigh them.
 
@@ -109,10 +110,16 @@ def fit_blend(
         seed: of folds, trees and networks.
         learn: how a model is fitted.
         tell: takes a line about each model.
+        fold: of each row, where that is given.
+        grown: takes the trees, before any model is fitted.
     """
-    arranged = arrange(rows, plan.folds, seed, classes=task.classes > 0)
+    if fold is None:
+        arranged = arrange(rows, plan.folds, seed, classes=task.classes > 0)
+    else:
+        arranged = arranged_by(rows, fold, plan.folds)
     own, weight = arranged.rows, arranged.rows.weight
     forests, offsets = _trees(arranged, task, plan, seed, tell)
+    grown(forests)
     judged = _judged(len(own.x), plan.folds)
     tried: list[Tried] = []
     with interruptible():

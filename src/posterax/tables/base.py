@@ -2,8 +2,9 @@
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -33,7 +34,9 @@ from . import settings
 from .auto import Task
 from .blending import AUTO, SINGLE, Blending
 from .columns import Columns
+from .large import LargeTable, open_table
 from .standardise import Given, Rows, Standardiser, distinct, padded, standardiser, text_column
+from .stored import Whole
 from .timing import Clock, fit_in_time
 
 NO_WEIGHT = "sample_weight is zero for every row: give at least one row a weight above 0"
@@ -97,8 +100,8 @@ class BayesianEstimator(Arguments, Blending, BaseEstimator):
         """The likelihood, and how many outputs of the network it needs."""
         raise NotImplementedError
 
-    def _extra_weight(self, y: np.ndarray) -> np.ndarray | float:
-        """Weights by target, for classes."""
+    def _extra_weight(self, y: np.ndarray, of: np.ndarray) -> np.ndarray | float:
+        """Weights by target, for classes; the targets ``of`` tell how many there are of each."""
         return 1.0
 
     def _learns(self) -> bool:
@@ -107,17 +110,24 @@ class BayesianEstimator(Arguments, Blending, BaseEstimator):
 
     # -- learning
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn the posterior of the network's weights.
 
         Args:
-            X: (rows, columns), an array or a data frame.
-            y: (rows,) labels or numbers, or (rows, targets) numbers.
-            sample_weight: how often each row counts: 2 is the row given twice.
+            X: (rows, columns), an array or a data frame; or the path of a Parquet or CSV file, or
+                of a folder of them, which may be larger than memory.
+            y: (rows,) labels or numbers, or (rows, targets) numbers; of a path the column's name.
+            sample_weight: how often each row counts: 2 is the row given twice; of a path the name
+                of a column.
         """
+        if isinstance(X, LargeTable):
+            return self._attempt(self._learn, X)
+        if isinstance(X, str | Path):
+            opened = partial(open_table, X, y, sample_weight, verbose=self.verbose)
+            return self._attempt(lambda opened: self._learn(opened()), opened)
         return self._attempt(self._learn, Given(X, y, sample_weight))
 
-    def _attempt(self, learn: Callable[[Given], None], given: Given) -> Self:
+    def _attempt(self, learn: Callable[[Any], None], given: Any) -> Self:
         """A fit that fails leaves the estimator as it was."""
         before = dict(vars(self))
         clock = None if self.time_limit is None else Clock(self.time_limit)
@@ -133,12 +143,19 @@ class BayesianEstimator(Arguments, Blending, BaseEstimator):
             clock.tell()
         return self
 
-    def _learn(self, given: Given) -> None:
+    def _learn(self, given: Given | LargeTable) -> None:
         previous = getattr(self, "posterior_", None) if self.warm_start else None
         classes: Any = getattr(self, "classes_", ())
+        table = given if isinstance(given, LargeTable) else None
+        if table is not None and self._resolved() != AUTO:
+            raise ValueError(
+                f"method: a table of {table.rows:,} rows is not read at once, and only "
+                "method='auto', without arguments of a single network or fit such as steps, "
+                "learns from it; or read a part of it, and call fit(X, y)"
+            )
         rows = self._rows_of_first(given)
         if self._resolved() == AUTO and self._learns():
-            return self._blend(rows)
+            return self._blend(rows, table)
         self.forests_ = None
         model = self._model(len(rows.x))
         if previous is not None and not np.array_equal(classes, getattr(self, "classes_", ())):
@@ -155,16 +172,33 @@ class BayesianEstimator(Arguments, Blending, BaseEstimator):
             )
         self._first_fit(model, rows, self._method(), previous)
 
-    def _blend(self, rows: Rows) -> None:
-        """The best of several models."""
+    def _blend(self, rows: Rows, table: LargeTable | None = None) -> None:
+        """The best of several models; of a large table ``rows`` are the sample."""
         likelihood, outputs = self._likelihood()
         task = Task(likelihood, outputs, outputs if likelihood.kind == "classification" else 0)
-        inner = Rows(self.x_scaling_(rows.x), self._inner_targets(rows.y), rows.weight)
-        self._fit_blend(inner, task, several=rows.y.ndim > 1)
+        inner, several = self._inner(rows), rows.y.ndim > 1
+        if table is None:
+            return self._fit_blend(inner, task, several=several)
+        text = () if self.columns is None else self.columns_.text
 
-    def _rows_of_first(self, given: Given) -> Rows:
-        """The rows of a first fit; the scaling and the seeds."""
-        rows = self._rows(given, first=True)
+        def chunks() -> Iterator[tuple[Rows, np.ndarray]]:
+            for part in table.chunks(text):
+                whole = self._weighted(part.given, first=False, of=rows.y)
+                yield self._inner(whole), part.numbers
+
+        with Whole(table.rows, chunks, table.sample.numbers, self._fit_seed) as whole:
+            self._fit_blend(inner, task, several=several, whole=whole)
+
+    def _inner(self, rows: Rows) -> Rows:
+        """As the model has them."""
+        return Rows(self.x_scaling_(rows.x), self._inner_targets(rows.y), rows.weight)
+
+    def _rows_of_first(self, given: Given | LargeTable) -> Rows:
+        """The rows of a first fit, of a large table the sample; the scaling and the seeds."""
+        if isinstance(given, LargeTable):
+            rows = self._weighted(given.sample.given, first=True)
+        else:
+            rows = self._rows(given, first=True)
         self.x_scaling_ = standardiser(rows.x, rows.weight)
         self._learn_targets(rows)
         random = check_random_state(self.random_state)
@@ -221,31 +255,44 @@ class BayesianEstimator(Arguments, Blending, BaseEstimator):
             self.posterior_ = GaussianMixture(before.model, state, before.targets, **own)
 
     def _rows(self, given: Given, *, first: bool) -> Rows:
+        return distinct(*self._weighted(given, first=first))
+
+    def _weighted(self, given: Given, *, first: bool, of: np.ndarray | None = None) -> Rows:
+        """Rows as numbers; ``of``: where they are a part, targets that stand for the whole."""
         if given.y is None:
             name = type(self).__name__
             raise ValueError(f"requires y to be passed, but the target y is None: {name}")
-        X, y = self._check_inputs(given.X, reset=first), self._check_targets(given, first=first)
+        learning = first or of is not None
+        X = self._check_inputs(given.X, reset=first, learning=learning)
+        y = self._check_targets(given, first=first)
         check_consistent_length(X, y)
         weight = None if given.weight is None else np.asarray(given.weight)
-        if weight is not None and weight.size and not weight.any():
+        if of is None and weight is not None and weight.size and not weight.any():
             raise ValueError(NO_WEIGHT)
         weight = _check_sample_weight(
             weight, X, dtype=np.float64, ensure_non_negative=True, copy=True
         )
-        if given.weight is not None and 0 < weight.sum() < 0.1 * np.count_nonzero(weight):
+        counted = weight * self._extra_weight(y, y if of is None else of)
+        if of is None:
+            self._look_at(weight, given.weight is not None)
+            if not np.any(counted > 0):
+                raise ValueError(NO_WEIGHT)
+        return Rows(X, y, counted)
+
+    def _look_at(self, weight: np.ndarray, given: bool) -> None:
+        """Warn of weights that sum to far less than there are rows."""
+        if given and 0 < weight.sum() < 0.1 * np.count_nonzero(weight):
             warnings.warn(
                 f"sample_weight sums to {weight.sum():.3g}, so the {len(weight)} rows count as so "
                 "many: scale the weights until their sum is the number of rows",
-                stacklevel=4,
+                stacklevel=6,
             )
-        weight = weight * self._extra_weight(y)
-        if not np.any(weight > 0):
-            raise ValueError(NO_WEIGHT)
-        return distinct(X, y, weight)
 
-    def _check_inputs(self, X: ArrayLike, *, reset: bool) -> np.ndarray:
+    def _check_inputs(
+        self, X: ArrayLike, *, reset: bool, learning: bool | None = None
+    ) -> np.ndarray:
         if self.columns is not None:
-            return self._encoded(X, reset=reset)
+            return self._encoded(X, reset=reset, learning=reset if learning is None else learning)
         try:
             return validate_data(self, X, reset=reset, dtype=np.float64, ensure_min_samples=1)
         except ValueError as error:
@@ -257,7 +304,7 @@ class BayesianEstimator(Arguments, Blending, BaseEstimator):
                 "sklearn.preprocessing.OneHotEncoder, or set columns='auto'"
             ) from None
 
-    def _encoded(self, X: ArrayLike, *, reset: bool) -> np.ndarray:
+    def _encoded(self, X: ArrayLike, *, reset: bool, learning: bool) -> np.ndarray:
         """The matrix of a table with text, gaps and dates."""
         kinds: Any = self.columns
         if kinds != "auto" and not isinstance(kinds, dict):
@@ -269,7 +316,7 @@ class BayesianEstimator(Arguments, Blending, BaseEstimator):
             self.columns_ = Columns.learn(X, None if kinds == "auto" else kinds)
             self.feature_names_in_ = np.array(self.columns_.names, dtype=object)
             self.n_features_in_ = len(self.columns_.names)
-        encoded = self.columns_.transform(X, learning=reset)
+        encoded = self.columns_.transform(X, learning=learning)
         if not len(encoded):
             raise ValueError("X has no rows")
         return encoded

@@ -4,6 +4,7 @@ import dataclasses
 import sys
 import time
 import warnings
+from functools import partial
 from typing import Any
 
 import jax
@@ -18,6 +19,7 @@ from ..posteriors import Posterior
 from .auto import Blended, Task, fit_blend
 from .portfolio import QUALITIES, Part, portfolio
 from .standardise import Rows, Standardiser
+from .stored import Whole
 from .timing import fit_in_time
 from .trees import Forests
 
@@ -62,23 +64,36 @@ class Blending:
         same = type(value) is type(default) and not isinstance(value, np.ndarray)
         return not (same and value == default)
 
-    def _fit_blend(self, rows: Rows, task: Task, *, several: bool) -> None:
-        """Fit a portfolio to standardised rows, and keep what it found."""
-        plan = portfolio(len(rows.x), classes=task.classes, trees=not several, quality=self.quality)
+    def _fit_blend(
+        self, rows: Rows, task: Task, *, several: bool, whole: Whole | None = None
+    ) -> None:
+        """Fit a portfolio to standardised rows, and keep what it found.
+
+        Where ``rows`` are a sample, networks learn from the ``whole`` table.
+        """
+        plan = portfolio(
+            len(rows.x) if whole is None else whole.rows, classes=task.classes, trees=not several,
+            quality=self.quality,
+        )  # fmt: skip
         works = {part.name: part.work for part in plan.parts}
         begun: list[str] = []
+        tell = self._teller()
 
         def learn(model: Model, data: tuple[np.ndarray, ...], part: Part) -> Posterior | None:
             seed = self._fit_seed + len(begun)
             begun.append(part.name)
             method = part.method
-            batches = None if method.needs.all_data else plan.batch_size or len(data[0])
-            options: dict[str, Any] = {"batch_size": batches, "progress": self.verbose}
-            options |= {"steps": part.steps, "epochs": None}
-            x, y = (self._admitted(a, name) for a, name in zip(data, ("X", "y"), strict=False))
+            options: dict[str, Any] = {"steps": part.steps, "epochs": None}
+            options |= {"progress": self.verbose}
+            source: Any = None if whole is None else whole.stream(based=part.based)
+            if source is None:
+                x, y = (self._admitted(a, name) for a, name in zip(data, ("X", "y"), strict=False))
+                source = x, y, data[2]
+                batches = None if method.needs.all_data else plan.batch_size or len(x)
+                options |= {"batch_size": batches}
 
             def one(method: Any, options: dict[str, Any]) -> Posterior:
-                return fit(model, (x, y, data[2]), method, key=seed, **options)
+                return fit(model, source, method, key=seed, **options)
 
             if self._clock is None:
                 return one(method, options)
@@ -87,10 +102,15 @@ class Blending:
             share = works[part.name] / sum(works.values())
             return fit_in_time(self._clock, share, method, options, one)
 
+        given: dict[str, Any] = {}
+        if whole is not None:
+            given = {"fold": whole.fold, "grown": partial(whole.store, tell=tell)}
         with warnings.catch_warnings():
             # a part may be short of its optimum: it is judged by rows that it left out
             warnings.simplefilter("ignore", ConvergenceWarning)
-            blended = fit_blend(rows, task, plan, self._fit_seed, learn, self._teller())
+            blended = fit_blend(rows, task, plan, self._fit_seed, learn, tell, **given)
+        if whole is not None:
+            blended.posterior.record.settings["examples"] = whole.total
         self.posterior_, self.forests_ = blended.posterior, blended.forests
         self.tried_, self._blended, self.updates_ = blended.summary, blended, 0
 

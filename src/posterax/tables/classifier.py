@@ -14,6 +14,7 @@ from .. import likelihoods
 from ..likelihoods import Likelihood
 from ..predictive import Predictive
 from .base import BayesianEstimator
+from .large import LargeTable
 from .standardise import Given, Rows
 
 
@@ -105,8 +106,8 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         drawn = super().sample_y(X, n_samples, random_state)
         return self.classes_[drawn if self._learns() else 0 * drawn]
 
-    def _blend(self, rows: Rows) -> None:
-        super()._blend(rows)
+    def _blend(self, rows: Rows, table: LargeTable | None = None) -> None:
+        super()._blend(rows, table)
         self._blended = None  # an estimator does not keep its rows
 
     # -- targets
@@ -134,10 +135,11 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
             )
         return labels
 
-    def _extra_weight(self, y: np.ndarray) -> np.ndarray | float:
+    def _extra_weight(self, y: np.ndarray, of: np.ndarray) -> np.ndarray | float:
         if self.class_weight is None:
             return 1.0
-        by_class, present, known = np.ones(len(self.classes_)), np.unique(y), self.classes_.tolist()
+        by_class, present = np.ones(len(self.classes_)), np.unique(of)
+        known = self.classes_.tolist()
         if isinstance(self.class_weight, dict):
             present = np.arange(len(known))
             for label in self.class_weight:
@@ -146,7 +148,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
                         f"class_weight names {label!r}, which is not among the classes {known}"
                     )
         by_class[present] = compute_class_weight(
-            self.class_weight, classes=self.classes_[present], y=self.classes_[y]
+            self.class_weight, classes=self.classes_[present], y=self.classes_[of]
         )
         return by_class[y]
 

@@ -41,6 +41,7 @@ class Columns:
         self.columns = list(columns)
         self.used = [column for column in self.columns if column.kind != "left out"]
         self._texts = [column for column in self.used if column.kind == "category"]
+        self._limits: dict[str, Any] = {}  # of hashes of rows that stand in for unseen texts
         # what fills a gap, by column and part: of numbers, and of those whose gaps are marked
         self._plain: dict[tuple[str, str], float] = {}
         self._marked: dict[tuple[str, str], float] = {}
@@ -107,11 +108,13 @@ class Columns:
         }
         matrix = [cells[key].fillna(fill) for key, fill in (self._plain | self._marked).items()]
         matrix += [cells[key].isna() for key in self._marked]
+        words = None
         for column in self._texts:
             text = cells[column.name, "0"].fillna(MISSING)
             text = text.where(text.isin(column.kept), RARE)
             if learning and column.spare:
-                text = text.mask(_drawn(frame, column), RARE)
+                words = frame.astype(object).map(str) if words is None else words
+                text = text.mask(self._drawn(words, column), RARE)
             matrix += [text == label for label in column.labels]
         return np.column_stack([values.to_numpy(np.float64) for values in matrix])
 
@@ -201,6 +204,17 @@ class Columns:
             )
         return frame
 
+    def _drawn(self, cells: pd.DataFrame, column: Column) -> np.ndarray:
+        """Rows that stand in for unseen texts: by their cells, so that equal rows go together.
+
+        The first table sets the share of its rows that do, also for further parts of it.
+        """
+        named = cells.assign(**{"": column.name})
+        hashed = pd.util.hash_pandas_object(named, index=False).to_numpy()
+        if column.name not in self._limits:
+            self._limits[column.name] = np.unique(hashed)[: column.spare].max(initial=0)
+        return np.asarray(hashed <= self._limits[column.name])
+
     def _beyond(self, column: Column, frame: pd.DataFrame) -> pd.Series:
         """Where an ordinal's value is none of its levels, nor between two that are numbers."""
         values = frame[column.name]
@@ -260,14 +274,6 @@ def _ranks(column: Column, values: pd.Series) -> pd.Series:
     levels = [float(level) for level in column.kept]
     ranks = np.interp(read.to_numpy(), levels, np.arange(len(levels), dtype=np.float64))
     return pd.Series(ranks, index=values.index).where(read.notna())
-
-
-def _drawn(frame: pd.DataFrame, column: Column) -> np.ndarray:
-    """Rows that stand in for unseen texts: by their cells, so that equal rows go together."""
-    cells = frame.astype(object).map(str)
-    hashed = pd.util.hash_pandas_object(cells.assign(**{"": column.name}), index=False).to_numpy()
-    limit = np.unique(hashed)[: column.spare].max(initial=0)
-    return np.asarray(hashed <= limit)
 
 
 def as_frame(table: Any, names: Sequence[str] | None = None) -> pd.DataFrame:

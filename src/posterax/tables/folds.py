@@ -58,6 +58,40 @@ def arrange(rows: Rows, folds: int, seed: int, *, classes: bool = False) -> Arra
     return Arranged(Rows(rows.x[index], rows.y[index], weight), folds)
 
 
+def arranged_by(rows: Rows, fold: np.ndarray, folds: int) -> Arranged:
+    """Rows in the order of the folds that they are given.
+
+    Example:
+        >>> import numpy as np
+        >>> from posterax.tables.folds import arranged_by
+        >>> from posterax.tables.standardise import Rows
+        >>> x = np.arange(3.0)[:, None]
+        >>> own = arranged_by(Rows(x, x[:, 0], np.ones(3)), np.array([1, 0, 1]), 2).rows
+        >>> own.y.tolist(), own.weight.tolist()
+        ([1.0, 0.0, 0.0, 2.0], [1.0, 1.0, 0.0, 1.0])
+    """
+    slots = int(np.bincount(fold, minlength=folds).max())
+    index, weight = np.zeros(slots * folds, np.int64), np.zeros(slots * folds)
+    for k in range(folds):
+        own = np.flatnonzero(fold == k)
+        place = np.arange(len(own)) * folds + k
+        index[place], weight[place] = own, rows.weight[own]
+    return Arranged(Rows(rows.x[index], rows.y[index], weight), folds)
+
+
+def fold_of(number: np.ndarray, folds: int) -> np.ndarray:
+    """The fold of a row by its number in a table, with no regard to what is periodic there.
+
+    Example:
+        >>> import numpy as np
+        >>> from posterax.tables.folds import fold_of
+        >>> np.bincount(fold_of(np.arange(1000), 5)).tolist()
+        [197, 199, 205, 196, 203]
+    """
+    mixed = np.asarray(number).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    return ((mixed >> np.uint64(33)) % np.uint64(folds)).astype(np.int64)
+
+
 def together(parts: list[np.ndarray]) -> np.ndarray:
     """What each fold's rows got, in the order of the table."""
     folds = len(parts)

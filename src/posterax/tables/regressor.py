@@ -19,6 +19,7 @@ from ..recalibrate.scaling import measure, reaches, spread_of
 from . import settings, targets
 from .auto import Blended
 from .base import BayesianEstimator
+from .large import LargeTable
 from .recognise import Recognised
 from .standardise import MEASURABLE_ROWS, Given, Rows, held_out
 
@@ -154,9 +155,9 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
                 self.posterior_ = self._fit(model, rows, method, *again)
                 self.posterior_.record.follow(record)
 
-    def _blend(self, rows: Rows) -> None:
+    def _blend(self, rows: Rows, table: LargeTable | None = None) -> None:
         self.spread_ = np.ones(self._target_shape)
-        super()._blend(rows)
+        super()._blend(rows, table)
         for line in self.tried_:  # densities in the units of y
             line["nll"] += float(np.sum(np.log(self.y_scaling_.scale)))
         blended, self._blended = self._blended, None  # an estimator does not keep its rows
