@@ -35,6 +35,12 @@ BYTES = RNG.integers(0, 256, (N, 12, 12)).astype("uint8")
 ROWS = {
     "MLP": (lambda: box.MLP(2, 2, (4, 4), residual=True, key=0), normal(2), labels()),
     "Tabular": (lambda: box.Tabular(2, 2, (4,), offsets=1, key=0), normal(3), labels()),
+    "Periodic": (lambda: box.Periodic(3, 2, (4,), numbers=(0, 2), key=0), normal(3), labels()),
+    "PiecewiseLinear": (
+        lambda: box.PiecewiseLinear([[-1.0, 0.0, 1.0], [0.0, 1.0]], 2, (4,), key=0),
+        normal(2),
+        labels(),
+    ),
     "LeNet5": (lambda: box.LeNet5(1, 2, 12, key=0), BYTES, labels()),
     "ConvNet": (
         lambda: box.ConvNet(
@@ -97,7 +103,7 @@ def test_every_weight_has_a_say_and_the_head_the_last(name):
         assert np.isfinite(leaf).all(), path
         assert np.any(leaf), f"the forward pass forgot {path}"
     # an output is its bias plus the rest, so the gradient of the bias is the probe itself
-    head = gradient.layers[-1] if name in ("MLP", "Tabular") else gradient.head
+    head = gradient.head if hasattr(gradient, "head") else gradient.layers[-1]
     np.testing.assert_allclose(head.bias.ravel(), probe.reshape(-1, 2).sum(0), rtol=1e-4, atol=1e-5)
 
 

@@ -83,15 +83,18 @@ def target_shapes(header: dict[str, Any]) -> Targets:
     return Targets(given, inner)
 
 
-def check_config(config: Any, most: int) -> dict[str, Any]:
+def check_config(config: Any, most: int, of_inputs: tuple[str, ...] = ()) -> dict[str, Any]:
     """A network's arguments: few layers, so that even their shapes are found in no time.
 
     ``most`` is how many the file can hold: a layer has weights, and so arrays or numbers there.
+    ``of_inputs`` are arguments with an entry for each input, of which nothing is built.
     """
     if not isinstance(config, dict):
         raise CheckpointError("a network's settings must be a dict")
     most = min(LAYERS, max(FEW_LAYERS, most))
     for name, value in config.items():
+        if name in of_inputs:
+            continue
         count = len(value) if isinstance(value, list | str) else value if name == "layers" else 0
         if isinstance(count, int) and count > most:
             raise CheckpointError(f"{count:,} {name} are more than the file can hold, {most:,}")

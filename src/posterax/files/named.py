@@ -98,7 +98,7 @@ def make_network(
     ``most`` layers are what the file can hold.
     """
     make = named(networks.BY_NAME, node, "network")
-    config = check_config(node["config"], most)
+    config = check_config(node["config"], most, make.of_inputs)
     # shapes first, without allocating: a damaged header must not ask for a terabyte
     shapes = eqx.filter_eval_shape(lambda: networks.as_network(make(**config, key=0)))
     check_size("the network", shapes, arrays)

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -31,6 +31,8 @@ class Configured(eqx.Module):
         >>> px.networks.MLP(3, 1, (8,), key=0).config()
         {'in_size': 3, 'out_size': 1, 'hidden_sizes': [8], 'activation': 'relu', 'residual': False}
     """
+
+    of_inputs: ClassVar[tuple[str, ...]] = ()  # arguments as long as the inputs, not the layers
 
     def config(self) -> dict[str, Any]:
         """Constructor arguments, for saving by name; the key stays out, the weights are saved."""

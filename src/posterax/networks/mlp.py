@@ -1,6 +1,6 @@
 """Fully connected networks, and how weights start."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
 from typing import Any
@@ -74,6 +74,13 @@ def _linears(key: jax.Array, sizes: tuple[int, ...], gains: tuple[float, ...]) -
         Linear(i, o, gain=gain, key=k)
         for i, o, gain, k in zip(sizes[:-1], sizes[1:], gains, keys, strict=True)
     ]
+
+
+def perceptron(layers: Sequence[Linear], activation: Callable[..., Any], x: jax.Array) -> jax.Array:
+    """One layer after the other, all but the last with an activation."""
+    for layer in layers[:-1]:
+        x = activation(layer(x))
+    return layers[-1](x)
 
 
 class MLP(Configured):

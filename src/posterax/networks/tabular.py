@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from .._util.keys import KeyLike
 from .config import Activation, Configured, activation_function, known_activation, several
-from .mlp import MLP, Linear
+from .mlp import MLP, Linear, perceptron
 
 
 class Tabular(Configured):
@@ -71,8 +71,5 @@ class Tabular(Configured):
 
     def __call__(self, x: jax.Array) -> jax.Array:
         activation = activation_function(self.activation)
-        h = x
-        for layer in self.layers[:-1]:
-            h = activation(layer(h))
         more = [(0, 0)] * (x.ndim - 1) + [(0, self.out_size - self.offsets)]
-        return self.layers[-1](h) + jnp.pad(x[..., self.in_size :], more)
+        return perceptron(self.layers, activation, x) + jnp.pad(x[..., self.in_size :], more)
