@@ -1,11 +1,13 @@
 """Numbers as fillings of bins and as waves: what the networks compute, and that fits take them."""
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import posterax as px
 from posterax.networks import as_network
+from posterax.tables.portfolio import MOST_WAVES, numbers_in, portfolio
 
 pytestmark = pytest.mark.usefixtures("hasty_compiler")
 
@@ -134,3 +136,18 @@ def test_a_ragged_function_is_within_their_reach():
         error[name] = float(np.mean((posterior.predict(x).mean - y) ** 2))
     assert error["waves"] < 0.5 * error["MLP"]
     assert error["bins"] < 0.5 * error["MLP"]
+
+
+def test_waves_in_the_portfolio_of_many_rows():
+    parts = {part.name: part for part in portfolio(10_000, classes=0).parts}
+    x = np.stack([np.arange(9.0), np.arange(9) % 2, np.arange(9) % 3], axis=1)
+    assert numbers_in(x) == (0, 2)
+
+    def kind(name, numbers, inputs=3):
+        network = eqx.filter_eval_shape(parts[name].network, inputs, 2, 0, 0, numbers)
+        return type(network).__name__, getattr(network, "numbers", None)
+
+    assert kind("deep ensemble", (0, 2)) == ("Periodic", (0, 2))
+    assert kind("deep ensemble", ()) == ("MLP", None)
+    assert kind("deep ensemble", tuple(range(MOST_WAVES + 1)), 100) == ("MLP", None)
+    assert kind("Bayes by Backprop", (0, 2)) == ("MLP", None)

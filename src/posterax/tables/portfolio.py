@@ -26,13 +26,15 @@ EPOCHS = 40  # at least, up to the most steps
 FULL_BATCH, BATCH = 300, 256
 RATE = 1e-2
 DRAWS = 40  # of each chain
+MOST_WAVES = 64  # columns of numbers that become waves: each is eight inputs
 
 
 class Part(NamedTuple):
     """One model of a portfolio, its networks cross-fitted.
 
-    ``based`` is a network that corrects boosted trees. ``steps`` are those of the method, or the
-    draws of each chain; ``work`` is about the share of the time it takes.
+    ``based`` is a network that corrects boosted trees, ``waves`` one that sees numbers as waves.
+    ``steps`` are those of the method, or the draws of each chain; ``work`` is about the share of
+    the time it takes.
     """
 
     name: str
@@ -43,13 +45,34 @@ class Part(NamedTuple):
     work: float
     based: bool = False
     activation: str = "relu"
+    waves: bool = False
 
-    def network(self, inputs: int, outputs: int, own: int, key: int) -> Any:
-        """The network of every member, before it has learned."""
+    def network(
+        self, inputs: int, outputs: int, own: int, key: int, numbers: tuple[int, ...] = ()
+    ) -> Any:
+        """The network of every member, before it has learned.
+
+        ``numbers`` are the columns that may become waves, as ``numbers_in`` finds them.
+        """
         how: dict[str, Any] = {"activation": self.activation, "key": key}
         if self.based:
             return networks.Tabular(inputs, outputs, self.hidden, offsets=own, **how)
+        if self.waves and 0 < len(numbers) <= MOST_WAVES:
+            return networks.Periodic(inputs, outputs, self.hidden, numbers=numbers, **how)
         return networks.MLP(inputs, outputs, self.hidden, **how)
+
+
+def numbers_in(x: np.ndarray) -> tuple[int, ...]:
+    """Columns with more than two values: others gain nothing from waves.
+
+    Example:
+        >>> import numpy as np
+        >>> from posterax.tables.portfolio import numbers_in
+        >>> numbers_in(np.array([[1.0, 0.0], [2.0, 1.0], [3.0, 0.0]]))
+        (0,)
+    """
+    between = (x != x.min(axis=0)) & (x != x.max(axis=0))
+    return tuple(np.flatnonzero(between.any(axis=0)).tolist())
 
 
 class Portfolio(NamedTuple):
@@ -139,9 +162,9 @@ class _Maker(NamedTuple):
         return Part(name, hidden, method, prior, round(steps * self.steps), work, based)
 
     def ensemble(self, name: str, hidden: tuple[int, ...], work: float) -> Part:
-        """Maxima a posteriori."""
+        """Maxima a posteriori of networks that see numbers as waves."""
         method = DeepEnsemble(MEMBERS, learning_rate=RATE, folds=FOLDS)
-        return Part(name, hidden, method, self._fixed(), self.steps, work)
+        return Part(name, hidden, method, self._fixed(), self.steps, work, waves=True)
 
     def sampled(
         self, name: str, hidden: tuple[int, ...], work: float, *, based: bool = False,
