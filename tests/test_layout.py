@@ -1,6 +1,7 @@
 """Convolutions and pooling as a CPU runs them fast: the same numbers as JAX's own."""
 
 from functools import partial
+from unittest import mock
 
 import equinox as eqx
 import jax
@@ -12,10 +13,13 @@ from hypothesis import strategies as st
 from jax import lax
 
 import posterax as px
+from posterax.networks import images
 from posterax.program import convolution
 from posterax.program.compiled import compiled
 from posterax.program.layout import _factors, rewrite
 from posterax.program.walker import equations
+
+pytestmark = pytest.mark.usefixtures("hasty_compiler")
 
 
 def both(function, *arguments):
@@ -81,7 +85,7 @@ def convolution_is_the_same(given, seed):
     check(with_gradients(lambda x, w: lax.conv_general_dilated(x, w, **options)), x, w, seed)
 
 
-@settings(deadline=None, max_examples=15, derandomize=True)
+@settings(deadline=None, max_examples=10, derandomize=True)
 @given(convolutions(), st.integers(0, 99))
 def test_any_convolution_and_its_gradients(given, seed):
     convolution_is_the_same(given, seed)
@@ -141,7 +145,7 @@ def test_batch_groups():
     check(run, jax.random.normal(a, (6, 7, 7, 4)), jax.random.normal(b, (3, 3, 4, 6)))
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=8)
 @given(
     st.lists(st.integers(1, 3), min_size=2, max_size=2),
     st.lists(st.integers(1, 3), min_size=2, max_size=2),
@@ -160,8 +164,18 @@ def test_max_pooling_and_its_gradient(window, strides, padding, ties, seed):
     check(with_gradients(pool), x, jnp.ones((3, 1, 1)), seed)
 
 
+def short_resnet():
+    """A block a stage, of three: every kind of layer that ResNet-20 has."""
+    with mock.patch.dict(images._LAYOUTS, {20: (16, (1, 1, 1), False)}):
+        return px.networks.ResNet(20, 1, 3, width=4, key=0)
+
+
 NETWORKS = {
     "LeNet": lambda: px.networks.LeNet5(image_size=16, key=0),
+    "short ResNet": short_resnet,
+    "short U-Net": lambda: px.networks.UNet(1, 3, width=4, levels=1, key=0),
+}
+LONGER = {
     "ConvNet": lambda: px.networks.ConvNet(
         1, 3, 23, channels=(2, 4, 8), hidden_sizes=(4, 4), key=0
     ),
@@ -171,15 +185,8 @@ NETWORKS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.slow) if name in ("ResNet-18", "ConvNet") else name
-        for name in NETWORKS
-    ],
-)
-def test_networks(name):
-    network = NETWORKS[name]()
+def network_is_the_same(name, make):
+    network = make()
     size = {"LeNet": 16, "ConvNet": 23}.get(name, 8)
     x = jax.random.normal(jax.random.key(1), (4, 1, size, size))
     params, static = eqx.partition(network, eqx.is_inexact_array)
@@ -191,6 +198,17 @@ def test_networks(name):
     # several draws of the weights, as chains and members have them
     many = jax.tree.map(lambda a: jnp.stack([a, 1.1 * a]), params)
     check(jax.vmap(jax.grad(loss), (0, None)), many, x, tolerance=2e-4)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks(name):
+    network_is_the_same(name, NETWORKS[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LONGER)
+def test_longer_networks(name):
+    network_is_the_same(name, LONGER[name])
 
 
 def test_inside_loops_and_checkpoints():
