@@ -9,7 +9,7 @@ from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingClas
 import posterax as px
 from posterax.posteriors import Blend
 from posterax.tables.folds import arrange, together
-from posterax.tables.standardise import Rows
+from posterax.tables.standardise import Rows, distinct
 from posterax.tables.trees import Forests, Growth, _binned, _exact, from_arrays, grow, to_arrays
 
 pytestmark = pytest.mark.usefixtures("hasty_module")
@@ -63,20 +63,36 @@ def test_folds_are_checked(make, said):
         make()
 
 
-def test_equal_inputs_lie_in_one_fold_and_classes_in_proportion():
+def test_classes_lie_in_every_fold_in_proportion():
     random = np.random.default_rng(0)
-    x = random.integers(0, 40, (200, 1)).astype(float)
-    y = (x[:, 0] > 30).astype(int)
-    arranged = arrange(Rows(x, y, np.ones(200)), 5, seed=0, classes=True)
-    rows, fold = arranged.rows, arranged.fold
+    x = random.normal(size=(200, 1))
+    y = (x[:, 0] > 0.8).astype(int)
+    rows = arrange(Rows(x, y, np.ones(200)), 5, seed=0, classes=True).rows
     used = rows.weight > 0
-    assert used.sum() == 200
-    for value in np.unique(x):
-        assert len(set(fold[used & (rows.x[:, 0] == value)])) == 1
-    shares = [rows.y[used & (fold == k)].mean() for k in range(5)]
-    assert np.ptp(shares) < 0.2
-    order = np.argsort(rows.x[used][:, 0], kind="stable")
-    np.testing.assert_array_equal(np.sort(x[:, 0]), rows.x[used][order, 0])
+    np.testing.assert_array_equal(np.sort(rows.x[used], axis=0), np.sort(x, axis=0))
+    count = [rows.y[k::5][used[k::5]].sum() for k in range(5)]
+    assert np.ptp(count) <= 1
+
+
+def test_copies_of_a_row_are_dealt_out_one_by_one():
+    """A row given three times, and a row of weight 3, are predicted by those who saw the others."""
+    x = np.concatenate([np.repeat(np.arange(20.0), 3), np.arange(20.0, 100)])[:, None]
+    one = distinct(x, x[:, 0], np.ones(140))
+    other = distinct(x[np.r_[0:60:3, 60:140]], np.arange(100.0), np.repeat([3.0, 1.0], [20, 80]))
+    arranged = [arrange(rows, 5, seed=0) for rows in (one, other)]
+    for a, b in zip(*(own.rows for own in arranged), strict=True):
+        np.testing.assert_array_equal(a, b)
+    rows, fold = arranged[0].rows, arranged[0].fold
+    places = [len(set(fold[(rows.weight > 0) & (rows.x[:, 0] == v)])) for v in range(20)]
+    assert np.mean(places) > 2
+    assert set(rows.weight) == {0, 1}
+
+
+def test_weights_that_tell_how_much_a_row_matters_leave_it_in_one_fold():
+    x = np.arange(50.0)[:, None]
+    for weight in (np.full(50, 2.5), np.full(50, 300.0)):
+        rows = arrange(Rows(x, x[:, 0], weight), 5, seed=0).rows
+        assert len(np.unique(rows.x[rows.weight > 0])) == (rows.weight > 0).sum() == 50
 
 
 def test_what_folds_say_comes_back_in_the_order_of_rows():

@@ -80,6 +80,10 @@ class Blend(Posterior):
         parts = tuple(part.fold(index, folds) for part in self.parts)
         return eqx.tree_at(lambda b: b.parts, self, parts)._with_folds(1)
 
+    def tempered(self, temperature: float) -> "Blend":
+        """The noise of every part so many times as wide; of classes p^(1/T) / Σ p^(1/T)."""
+        return eqx.tree_at(lambda b: b.widths, self, self.widths * jnp.float32(temperature))
+
     def _with_folds(self, folds: int) -> "Blend":
         numbers = self.weights, self.widths, self.based, self.own
         return Blend(self.model, self.state, self.targets, self.parts, *numbers, folds)

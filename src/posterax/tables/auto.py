@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.neighbors import NearestNeighbors
 
 from .._util.interrupts import interruptible
 from ..likelihoods import Likelihood
@@ -25,8 +24,6 @@ from .standardise import Rows
 from .trees import Forests, grow
 
 WIDTHS = np.geomspace(0.4, 4.0, 15)  # tried, of each model's noise
-NEAR = 10  # rows, the row itself among them, of which another is made
-MOST_NEW = 500
 MOST_JUDGED = 10_000  # rows by which models are judged and weighed
 SAMPLES = 64  # of a model, to predict rows that it left out
 LEAST_ROWS = 128  # of a prediction: smaller ones are padded, so that they share one program
@@ -62,38 +59,20 @@ class Blended(NamedTuple):
     summary: list[dict[str, Any]]  # a row for each model: what it scored, and its weight
     offsets: np.ndarray  # of these rows, what trees say that had not seen them
 
-    def left_out(self) -> list[tuple[np.ndarray, Predictive]]:
-        """Of each fold the numbers of its rows, and the predictive of models that left it out."""
+    def left_out(self, most: int | None = None) -> list[tuple[np.ndarray, Predictive]]:
+        """Of each fold the numbers of its rows, and the predictive of models that left it out.
+
+        Args:
+            most: rows of all folds together, about (default: all).
+        """
         folds = self.posterior.folds
         x = np.concatenate([self.rows.x, self.offsets], axis=1)
         number = np.arange(len(x))
+        every = folds * max(1, len(x) // (most or len(x)))
         return [
-            (number[k::folds], _predict(self.posterior.fold(k, folds), x[k::folds]))
+            (number[k::every], answer(self.posterior.fold(k, folds), x[k::every]))
             for k in range(folds)
         ]
-
-    def apart(self, seed: int) -> np.ndarray:
-        r"""What averaging over all folds takes off the squared error of the networks of one.
-
-        These say f_k of a new row, with the variance v = Var_k f_k; the mean of all K has an error
-        smaller by v (1 − 1/K). New rows are made of two near ones, each column from either.
-        """
-        random = np.random.default_rng(seed)
-        rows, folds, own = self.rows, self.posterior.folds, self.posterior.own
-        x = rows.x[rows.weight > 0]
-        some = random.choice(len(x), min(len(x), MOST_NEW), replace=False)
-        near = NearestNeighbors(n_neighbors=min(NEAR, len(x))).fit(x)
-        other = near.kneighbors(x[some], return_distance=False)
-        other = other[np.arange(len(some)), random.integers(other.shape[1], size=len(some))]
-        new = np.where(random.uniform(size=x[some].shape) < 0.5, x[some], x[other])
-        said = np.empty((len(new), 0)) if self.forests is None else self.forests(new)
-        each = []
-        for k in range(folds):
-            columns = said[:, k * own : (k + 1) * own]
-            inputs = np.concatenate([new, columns], axis=1)
-            each.append(_predict(self.posterior.fold(k, folds), inputs).mean)
-        v = np.mean(np.var(each, axis=0, ddof=1), axis=0)
-        return np.asarray(v * (1 - 1 / folds))
 
 
 def fit_blend(
@@ -190,7 +169,7 @@ def _judge(
 
     def log_p(width: float) -> np.ndarray:
         views = [Blend.of([part], [1.0], widths=[width]) for part in parts]
-        each = [_predict(view, x[k::folds]).log_prob(y[k::folds]) for k, view in enumerate(views)]
+        each = [answer(view, x[k::folds]).log_prob(y[k::folds]) for k, view in enumerate(views)]
         return np.asarray(together(each), np.float64)
 
     found = {1.0: log_p(1.0)}
@@ -208,7 +187,8 @@ def _judge(
     return 1.0, found[1.0]
 
 
-def _predict(posterior: Posterior, x: np.ndarray) -> Predictive:
+def answer(posterior: Posterior, x: np.ndarray) -> Predictive:
+    """The predictive by which models are judged."""
     return posterior.predict(x, samples=SAMPLES, key=0, least_rows=LEAST_ROWS)
 
 

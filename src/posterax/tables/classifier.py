@@ -13,9 +13,10 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from .. import likelihoods
 from ..likelihoods import Likelihood
 from ..predictive import Predictive
+from .averaging import temperature
 from .base import BayesianEstimator
 from .large import LargeTable
-from .standardise import Given, Rows
+from .standardise import MEASURABLE_ROWS, Given, Rows
 
 
 @dataclass(eq=False, repr=False)
@@ -108,7 +109,10 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
 
     def _blend(self, rows: Rows, table: LargeTable | None = None) -> None:
         super()._blend(rows, table)
-        self._blended = None  # an estimator does not keep its rows
+        blended, self._blended = self._blended, None  # an estimator does not keep its rows
+        assert blended is not None
+        if len(rows.x) >= MEASURABLE_ROWS:
+            self.posterior_ = blended.posterior.tempered(temperature(blended, self._fit_seed))
 
     # -- targets
 

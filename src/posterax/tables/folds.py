@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .standardise import LEAST_ROWS, MERGED_ROWS, Rows, equal_rows
+from .standardise import LEAST_ROWS, MERGED_ROWS, Rows
 
 
 class Arranged(NamedTuple):
@@ -25,7 +25,9 @@ class Arranged(NamedTuple):
 
 
 def arrange(rows: Rows, folds: int, seed: int, *, classes: bool = False) -> Arranged:
-    """Rows dealt out to folds at random: equal inputs together, classes in proportion.
+    """Rows dealt out to folds at random, classes in proportion.
+
+    Copies of a row are dealt out one by one: new rows will be copies as often as these are.
 
     Example:
         >>> import numpy as np
@@ -36,25 +38,17 @@ def arrange(rows: Rows, folds: int, seed: int, *, classes: bool = False) -> Arra
         >>> len(arranged.rows.x) % 4, int(arranged.rows.weight.sum())
         (0, 10)
     """
-    random = np.random.default_rng(seed)
-    n, group = len(rows.x), equal_rows(rows.x, random)
-    _, first = np.unique(group, return_index=True)
-    order = random.permutation(len(first))
+    rows = _copies(rows, folds)
+    n = len(rows.x)
+    order = np.random.default_rng(seed).permutation(n)
     if classes:
-        order = order[np.argsort(rows.y[first[order]], kind="stable")]
-    number = np.empty(len(first), np.int64)
-    number[order] = np.arange(len(first))
-    fold = number[group] % folds
-    slots = int(np.bincount(fold, minlength=folds).max())
+        order = order[np.argsort(rows.y[order], kind="stable")]
+    slots = -(-n // folds)
     if n <= MERGED_ROWS:  # small tables share compiled programs
         slots = max(slots, -(-LEAST_ROWS // folds), -(-(1 << (n - 1).bit_length()) // folds))
-    place = np.empty(n, np.int64)
-    for k in range(folds):
-        own = np.flatnonzero(fold == k)
-        place[own] = np.arange(len(own)) * folds + k
     index = np.zeros(slots * folds, np.int64)
     weight = np.zeros(slots * folds)
-    index[place], weight[place] = np.arange(n), rows.weight
+    index[:n], weight[:n] = order, rows.weight[order]
     return Arranged(Rows(rows.x[index], rows.y[index], weight), folds)
 
 
@@ -90,6 +84,20 @@ def fold_of(number: np.ndarray, folds: int) -> np.ndarray:
     """
     mixed = np.asarray(number).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     return ((mixed >> np.uint64(33)) % np.uint64(folds)).astype(np.int64)
+
+
+def _copies(rows: Rows, folds: int) -> Rows:
+    """Rows that count several times, as copies.
+
+    Only where weights are whole and most are 1, as after merging equal rows. Others may say how
+    much a row matters, and not how often it came.
+    """
+    whole = np.all(rows.weight == np.round(rows.weight))
+    if not (whole and np.median(rows.weight) == 1):
+        return rows
+    count = np.minimum(rows.weight, folds).astype(np.int64)
+    index = np.repeat(np.arange(len(count)), count)
+    return Rows(rows.x[index], rows.y[index], (rows.weight / np.maximum(count, 1))[index])
 
 
 def together(parts: list[np.ndarray]) -> np.ndarray:

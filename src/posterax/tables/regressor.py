@@ -18,6 +18,7 @@ from ..predictive import Predictive
 from ..recalibrate.scaling import measure, reaches, spread_of
 from . import settings, targets
 from .auto import Blended
+from .averaging import apart
 from .base import BayesianEstimator
 from .large import LargeTable
 from .recognise import Recognised
@@ -240,5 +241,5 @@ def _spread(blended: Blended, seed: int) -> np.ndarray:
         for name in ("mean", "variance")
     )
     error, said = (np.average(a, axis=0, weights=weight) for a in (np.square(y - mean), variance))
-    less = np.minimum(blended.apart(seed), MOST_LESS * error)
+    less = np.minimum(apart(blended, seed), MOST_LESS * error)
     return np.asarray(spread * np.sqrt((1 - less / error) / (1 + less / said)))
