@@ -58,8 +58,6 @@ def opener(path: str | Path) -> Iterator[Opener]:
                 shutil.copyfileobj(stream, copy)
         elif not file.exists():
             raise Refused(f"{path}: no such file")
-        elif file.is_dir():
-            raise Refused(f"{path}: is a directory, not a table")
         with file.open("rb") as start:
             packed = start.read(2) == b"\x1f\x8b"
         try:

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ..tables.cells import ADDRESS, AGREE
-from ..tables.files import INSTALL, alike, files_of
+from ..tables.files import INSTALL, SameColumns, files_of
 from . import Refused
 from .lines import Form, as_text, checked_names, looked_at, opener, short
 from .targets import Parts, Task, recognise_task, split_target
@@ -101,16 +101,10 @@ def read_blocks(
     notes = [] if notes is None else notes
     files = files_of(path) if Path(path).is_dir() else [path]
     options: dict[str, Any] = {"text": text, "rows": rows, "decimal": decimal, "least": least}
-    kept: list[pd.DataFrame | None] = []
-
-    def frames() -> Iterator[tuple[str | Path, pd.DataFrame]]:
-        for file in files:
-            for block, own in _blocks(file, notes, keep=keep, **options):
-                kept[:] = [own]
-                yield file, block
-
-    for _, block in alike(frames()):
-        yield block, kept[0]
+    same = SameColumns()
+    for file in files:
+        for block, kept in _blocks(file, notes, keep=keep, **options):
+            yield same(file, block), kept
 
 
 def _blocks(

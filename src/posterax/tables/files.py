@@ -1,7 +1,8 @@
 """A table in files, one or a folder of them, read in chunks: Parquet and CSV."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -65,44 +66,58 @@ def bytes_of(files: Sequence[Path]) -> int:
 
 def whole(files: Sequence[Path]) -> pd.DataFrame:
     """All of them as pandas reads them, one below another."""
-    frames = alike(
-        (file, pd.read_parquet(file) if is_parquet(file) else pd.read_csv(file, sep=_mark(file)))
+    same = SameColumns()
+    each = [
+        same(
+            file, pd.read_parquet(file) if is_parquet(file) else pd.read_csv(file, sep=_mark(file))
+        )
         for file in files
-    )
-    each = [frame for _, frame in frames]
+    ]
     return each[0] if len(each) == 1 else pd.concat(each, ignore_index=True)
 
 
 def chunks(files: Sequence[Path], text: Collection[str] = ()) -> Iterator[pd.DataFrame]:
     """The table in chunks of rows, with the columns of ``text`` as they stand in a CSV file."""
-    for _, frame in alike((file, part) for file in files for part in _chunks_of(file, text)):
-        yield frame
+    same = SameColumns()
+    for file in files:
+        for frame in _chunks_of(file, text):
+            yield same(file, frame)
 
 
-def alike(
-    frames: Iterable[tuple[str | Path, pd.DataFrame]],
-) -> Iterator[tuple[str | Path, pd.DataFrame]]:
-    """Frames of files with the columns in the order of the first; other columns are refused."""
-    first: tuple[str | Path, list[object]] | None = None
-    for file, frame in frames:
+class SameColumns:
+    """Puts the columns of one file after another in the order of the first; refuses others.
+
+    Example:
+        >>> import pandas as pd
+        >>> from posterax.tables.files import SameColumns
+        >>> same = SameColumns()
+        >>> first = same("1.csv", pd.DataFrame({"a": [1], "b": [2]}))
+        >>> [*same("2.csv", pd.DataFrame({"b": [1], "a": [2]})).columns]
+        ['a', 'b']
+        >>> same("3.csv", pd.DataFrame({"a": [1]}))
+        Traceback (most recent call last):
+        ...
+        ValueError: 3.csv: has no column 'b', which 1.csv has: ...
+    """
+
+    def __init__(self) -> None:
+        self.first, self.names = "", list[object]()
+
+    def __call__(self, file: str | Path, frame: pd.DataFrame) -> pd.DataFrame:
         names = [*frame.columns]
-        first = first or (file, names)
-        if names != first[1]:
-            _refuse_others(file, names, *first)
-            frame = frame[first[1]]
-        yield file, frame
-
-
-def _refuse_others(
-    file: str | Path, names: list[object], first: str | Path, known: list[object]
-) -> None:
-    if lacking := [name for name in known if name not in names]:
-        said = f"has no column {lacking[0]!r}, which {Path(first).name} has"
-    elif more := [name for name in names if name not in known]:
-        said = f"has a column {more[0]!r}, which {Path(first).name} has not"
-    else:
-        return
-    raise ValueError(f"{file}: {said}: the files of a table must have the same columns")
+        if not self.names:
+            self.first, self.names = Path(file).name, names
+        if names == self.names:
+            return frame
+        lacking = [name for name in self.names if name not in names]
+        more = [name for name in names if name not in self.names]
+        if lacking or more:
+            said = f"no column {lacking[0]!r}" if lacking else f"a column {more[0]!r}"
+            raise ValueError(
+                f"{file}: has {said}, which {self.first} has{'' if lacking else ' not'}: the files "
+                "of a table must have the same columns"
+            )
+        return frame[self.names]
 
 
 def _chunks_of(file: Path, text: Collection[str]) -> Iterator[pd.DataFrame]:
@@ -127,9 +142,13 @@ def _mark(file: Path) -> str:
     return "\t" if ".tsv" in file.suffixes else ","
 
 
-def _parquet(file: Path):  # type: ignore[no-untyped-def]
+def _parquet(file: Path) -> Any:
     try:
+        import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
         raise ImportError(f"{file}: {INSTALL}") from None
-    return pq.ParquetFile(file)
+    try:
+        return pq.ParquetFile(file)
+    except pa.ArrowException as error:
+        raise ValueError(f"{file}: not a complete Parquet file ({error})") from None
