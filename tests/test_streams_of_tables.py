@@ -208,6 +208,8 @@ class TestRefusals:
             plain().fit(folder, "price")
         with pytest.raises(ValueError, match=r"^sample_weight: .* has no column 'w'"):
             plain().fit(folder, "y", "w")
+        with pytest.raises(ValueError, match=r"^y: name the column to predict"):
+            plain().fit(folder)
 
     def test_another_method(self, folder, tiny):
         with pytest.raises(ValueError, match=r"^method: a table of 900 rows .* method='auto'"):

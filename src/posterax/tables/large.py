@@ -50,7 +50,7 @@ class Sample(NamedTuple):
 
 
 def open_table(
-    path: str | Path, target: Any, weight: Any = None, *, seed: int = 0, verbose: bool | None = None
+    path: str | Path, target: Any, weight: Any = None, *, verbose: bool | None = None
 ) -> Given | LargeTable:
     """A small table as pandas reads it, a large one in chunks.
 
@@ -58,9 +58,10 @@ def open_table(
         path: a file, or a folder of files.
         target: the column to predict, or several.
         weight: the column that says how often a row counts.
-        seed: of the sample.
         verbose: show how many rows are read (default: where someone is watching).
     """
+    if target is None:
+        raise ValueError("y: name the column to predict, as in fit('table.csv', 'price')")
     parts = files.files_of(path)
 
     def chunk(frame: pd.DataFrame) -> Chunk:
@@ -84,7 +85,7 @@ def open_table(
 
     first = next(iter(files.chunks(parts)))
     chunk(first.head(1))  # which refuses columns that are not there, before all is read
-    sample = take_sample(frames, target if isinstance(target, str) else None, seed)
+    sample = take_sample(frames, target if isinstance(target, str) else None)
     return LargeTable(chunk(sample.frame), sample.rows, lambda text: map(chunk, frames(text)))
 
 

@@ -85,8 +85,12 @@ class Stored:
         kept = weight > 0
         for k, file in enumerate(self.files):
             own = table[kept & (fold == k)]
-            with file.open("ab") as end:
-                own.tofile(end)
+            try:
+                with file.open("ab") as end:
+                    end.write(own.tobytes())
+            except OSError as error:
+                said = f"{error.strerror}; TMPDIR names a folder with more room"
+                raise OSError(error.errno, said, str(file)) from None
             self.counts[k] += len(own)
         self.total += float(weight.sum())
 
