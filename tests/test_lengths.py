@@ -13,6 +13,10 @@ X = rng.uniform(-1, 1, (80, 3)).astype("float32")
 Y = (np.sin(3 * X[:, 0]) + 0.5 * rng.normal(size=80)).astype("float32")
 
 
+# few steps: most of their time is the compiler's
+hasty = pytest.mark.usefixtures("hasty_compiler")
+
+
 def model(width=50):
     network = px.networks.MLP(3, 1, (width,), key=0)
     return px.Model(network, px.priors.Gaussian(1.0), px.likelihoods.Gaussian("learned"))
@@ -58,6 +62,7 @@ def test_longer_is_not_worse_and_what_follows_the_noise_is_told(columns, noise, 
     assert (nll["as it is"] > constant) == bool(kinds)
 
 
+@hasty
 @pytest.mark.parametrize(
     "method",
     [px.DeepEnsemble(members=2), px.SWAG(), px.MCDropout(), px.Laplace(), px.MaximumLikelihood()],
@@ -74,9 +79,11 @@ def test_methods_that_train_points_ask_held_out_rows(method, monkeypatch):
     assert named.record.settings["lengths"] == settings["lengths"]
 
 
+@hasty
 def test_where_the_user_says_how_long_or_watches_or_too_few_rows_are_there_nothing_is_tried():
     method = px.MaximumAPosteriori()
-    for options in ({"steps": 10}, {"epochs": 2}, {"validation": (X, Y)}):
+    watch = px.Validation(X, Y, every=500)
+    for options in ({"steps": 10}, {"epochs": 2}, {"validation": watch}):
         assert "lengths" not in px.fit(model(8), (X, Y), method, **options).record.settings
     few = px.fit(model(8), (X[:40], Y[:40]), method)
     assert "lengths" not in few.record.settings
@@ -87,6 +94,7 @@ def test_where_the_user_says_how_long_or_watches_or_too_few_rows_are_there_nothi
     assert not can_hold_out([(X, Y), (X, Y)], method)
 
 
+@hasty
 def test_rows_of_weight_0_choose_nothing_and_held_out_rows_are_not_learned_from():
     seen = []
 
@@ -105,6 +113,7 @@ def test_rows_of_weight_0_choose_nothing_and_held_out_rows_are_not_learned_from(
     assert held.sum(0).max() == 1  # others each time
 
 
+@hasty
 def test_large_data_are_divided_once():
     rows = 2000
     x, y = np.zeros((rows, 3), "float32"), np.zeros(rows, "float32")
@@ -132,6 +141,7 @@ def test_batch_statistics_do_not_see_held_out_rows():
     assert rows == [48]
 
 
+@hasty
 def test_a_trial_that_diverges_ends_the_trials():
     def train(data, steps):
         if steps > 100:
@@ -157,6 +167,7 @@ def test_which_is_best_and_when_it_is_enough(nlls, steps, ends):
     assert enough(tried) == ends
 
 
+@hasty
 def test_ctrl_c_in_a_trial_returns_what_there_is_and_says_what_it_is():
     fits = []
 
@@ -183,6 +194,7 @@ def test_a_constant_is_fitted_to_other_rows_than_it_is_judged_by():
         assert "follows the noise" not in posterior.diagnose().verdict
 
 
+@hasty
 @pytest.mark.parametrize("method", [px.Laplace(), px.SWAG()], ids=["laplace", "swag"])
 def test_methods_of_several_phases_know_their_length(method):
     posterior = px.fit(model(8), (X, Y), method, batch_size=8)
@@ -190,6 +202,7 @@ def test_methods_of_several_phases_know_their_length(method):
     assert f"chose the length: {steps:,} steps" in posterior.diagnose().verdict
 
 
+@hasty
 def test_a_callback_that_ends_the_fit_leaves_another_length():
     def stop(event):
         if event.step >= 50:
@@ -199,6 +212,7 @@ def test_a_callback_that_ends_the_fit_leaves_another_length():
     assert "chose the length" not in posterior.diagnose().verdict
 
 
+@hasty
 def test_batch_statistics_in_batches_of_all_rows():
     network = model_of("equinox")
     x = rng.normal(size=(60, 3)).astype("float32")
@@ -219,6 +233,7 @@ def test_what_is_no_good_is_refused_before_anything_is_tried(tmp_path, monkeypat
         px.fit(model(8), (X, Y), px.MaximumAPosteriori(), batch_size="32")
 
 
+@hasty
 def test_a_start_may_know_the_held_out_rows():
     start = px.fit(model(8), (X, Y), px.MaximumAPosteriori(), steps=10)
     settings = px.fit(model(8), (X, Y), px.MaximumAPosteriori(), init=start).record.settings
