@@ -161,7 +161,7 @@ def test_out_is_whole_and_safe(inside, tmp_path):
     ("words", "code", "said"),
     [
         (["fit", "none.csv", "-t", "y"], 1, "none.csv: no such file"),
-        (["fit", ".", "-t", "y"], 1, "the same columns"),
+        (["fit", "..", "-t", "y"], 1, "the folder holds no table"),
         (["fit", "house.csv", "-t", "prize"], 2, "did you mean 'price'"),
         (["fit", "house.csv", "-t", "price", "-m", "magic"], 2, "bayes_by_backprop, deep_ensemble"),
         (["fit", "house.csv", "-t", "town", "--task", "regression"], 1, "needs numbers"),
