@@ -18,7 +18,7 @@ from ..model import Model
 from ..posteriors import Blend, Posterior, Record
 from ..predictive import Predictive
 from .folds import Arranged, arrange, arranged_by, together
-from .portfolio import Part, Portfolio
+from .portfolio import Part, Portfolio, numbers_in
 from .stacking import stack
 from .standardise import Rows
 from .trees import Forests, grow
@@ -99,14 +99,15 @@ def fit_blend(
     own, weight = arranged.rows, arranged.rows.weight
     forests, offsets = _trees(arranged, task, plan, seed, tell)
     grown(forests)
-    judged = _judged(len(own.x), plan.folds)
+    judged, numbers = _judged(len(own.x), plan.folds), numbers_in(own.x)
     tried: list[Tried] = []
     with interruptible():
         for number, part in enumerate(plan.parts):
             began = time.perf_counter()
             tell(f"{part.name} ({number + 1} of {len(plan.parts)})")
             columns = offsets.shape[1] if part.based else 0
-            network = part.network(own.x.shape[1], task.outputs, columns, seed + number)
+            shape = own.x.shape[1], task.outputs, columns
+            network = part.network(*shape, seed + number, numbers)
             x = np.concatenate([own.x, offsets], axis=1) if part.based else own.x
             model = Model(network, part.prior, task.likelihood)
             posterior = learn(model, (x, own.y, weight), part)

@@ -18,6 +18,7 @@ PER_FOLD = 2  # networks of each model that leave out the same fold
 MEMBERS = FOLDS * PER_FOLD
 QUALITIES = ("fast", "good", "best")
 SAMPLED_ROWS = 2500  # up to so many rows a pass over all of them at every step is cheap
+MOST_SAMPLED_ROWS = 20_000  # with quality="best"
 MANY_ROWS = 20_000
 MOST_TREES = 1500  # of a fold, for all classes together
 STEPS = (2000, 8000)  # of a fit, for 50 rows and fewer, for 200 and more
@@ -103,7 +104,7 @@ def portfolio(n: int, *, classes: int, trees: bool = True, quality: str = "good"
     size = n if n <= FULL_BATCH else BATCH
     steps = int(np.clip(40 * n, *STEPS))
     steps = max(steps, min(EPOCHS * -(-n // size), MOST_STEPS))
-    made = _Maker(steps, classes > 0, quality)
+    made = _Maker(n, steps, classes > 0, quality)
     parts = made.quick() if quality == "fast" else made.of_few() if few else made.of_many()
     parts = [part for part in parts if trees or not part.based]
     return Portfolio(
@@ -115,13 +116,16 @@ def _growths(n: int, outputs: int, quality: str) -> tuple[Growth, ...]:
     if quality == "fast":
         return (Growth(max(200 // max(outputs - 1, 1), 40), 4, 0.1),)
     if outputs > 2:  # each round grows a tree for every class
-        return (Growth(max(MOST_TREES // outputs, 60), 5, 0.1),)
-    if n <= SAMPLED_ROWS:
-        return Growth(600, 6, 0.1), Growth(500, 3, 0.1)
-    return (Growth(400 if n > MANY_ROWS else 500, 5, 0.07),)
+        return (Growth(max(MOST_TREES // outputs, 60), 5 if n <= SAMPLED_ROWS else 7, 0.1),)
+    if n <= SAMPLED_ROWS:  # the last for tables in which rows come again
+        return Growth(300, 8, 0.1), Growth(500, 3, 0.1), Growth(250, 8, 0.1, rows=0.9)
+    if outputs:
+        return Growth(400, 5, 0.07), Growth(200, 7, 0.1)
+    return (Growth(300, 7 if n <= MANY_ROWS else 8, 0.1),)
 
 
 class _Maker(NamedTuple):
+    n: int
     steps: int
     classes: bool
     quality: str
@@ -137,7 +141,7 @@ class _Maker(NamedTuple):
             self.variational("trees, Bayes by Backprop", (20,), 0.5, 1.0, based=True),
             self.sampled("MCLMC", (50,), 2.0),
             self.sampled("trees, MCLMC", (20,), 1.5, based=True),
-            self.sampled("MCLMC, deep", (16, 16, 16), 4.0, activation="silu"),
+            self.deep(4.0),
         ] + [self.variational("Bayes by Backprop", (50,), 1.0, 2.0)] * (self.quality == "best")
 
     def of_many(self) -> list[Part]:
@@ -145,7 +149,7 @@ class _Maker(NamedTuple):
             self.variational("trees, Bayes by Backprop", (50,), 0.5, 1.0, based=True),
             self.ensemble("deep ensemble", (100, 100), 2.0),
             self.variational("Bayes by Backprop", (100, 100), 1.0, 4.0),
-        ]
+        ] + [self.deep(16.0)] * (self.quality == "best" and self.n <= MOST_SAMPLED_ROWS)
 
     def variational(
         self, name: str, hidden: tuple[int, ...], steps: float, work: float, *, based: bool = False
@@ -166,12 +170,16 @@ class _Maker(NamedTuple):
         method = DeepEnsemble(MEMBERS, learning_rate=RATE, folds=FOLDS)
         return Part(name, hidden, method, self._fixed(), self.steps, work, waves=True)
 
+    def deep(self, work: float) -> Part:
+        """Chains of a narrow network with three layers."""
+        return self.sampled("MCLMC, deep", (16, 16, 16), work, activation="silu")
+
     def sampled(
         self, name: str, hidden: tuple[int, ...], work: float, *, based: bool = False,
         activation: str = "relu",
     ) -> Part:  # fmt: skip
         """Microcanonical chains from trained networks."""
-        more = 4 if self.quality == "best" else 1
+        more = 4 if self.quality == "best" and self.n <= SAMPLED_ROWS else 1
         method = MCLMC(chains=MEMBERS, warmup=3000 * more, ensemble_steps=1500 * more, folds=FOLDS)
         return Part(name, hidden, method, self._fixed(), DRAWS * more, work, based, activation)
 
