@@ -9,8 +9,22 @@ import posterax as px
 from posterax.errors import CheckpointError
 from posterax.files.container import read, write
 from posterax.posteriors import Blend, GaussianMixture
+from posterax.tables import portfolio as portfolios
 from posterax.tables.portfolio import portfolio
 from posterax.tables.stacking import stack
+
+QUICK = portfolios._Maker.quick
+
+
+def shortened(patch):
+    """A portfolio of one model, a correction of trees, and networks that are not trained far."""
+    patch.setattr(portfolios, "STEPS", (300, 1200))
+    patch.setattr(portfolios._Maker, "quick", lambda maker: QUICK(maker)[:1])
+
+
+@pytest.fixture
+def brief(monkeypatch):
+    shortened(monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -94,16 +108,22 @@ def test_a_blend_that_is_none_is_refused(regressor, tmp_path, change, said):
         px.load(tmp_path / "changed.px")
 
 
+@pytest.fixture(scope="module")
+def with_trees(rows):
+    x, y, _, _ = rows
+    with pytest.MonkeyPatch.context() as patch:
+        shortened(patch)
+        made = px.BayesianRegressor(quality="fast", random_state=1, verbose=False)
+        made.fit(x[:120], y[:120])
+    return made
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("feature", 99), ("feature", -1), ("left", 0), ("right", 10**6), ("value", np.nan)],
 )
-def test_trees_that_lead_nowhere_are_refused(rows, tmp_path, name, value):
-    x, y, _, _ = rows
-    made = px.BayesianRegressor(quality="fast", random_state=1, verbose=False).fit(x[:120], y[:120])
-    if made.forests_ is None:
-        pytest.skip("no model of this blend has trees beneath it")
-    made.save(tmp_path / "r.px")
+def test_trees_that_lead_nowhere_are_refused(with_trees, tmp_path, name, value):
+    with_trees.save(tmp_path / "r.px")
     arrays, header = read(tmp_path / "r.px")
     changed = arrays[f"trees/{name}"].copy()
     inner = np.flatnonzero(arrays["trees/left"] > 0)[0]
@@ -141,8 +161,7 @@ def test_partial_fit_learns_by_a_method_that_can(rows):
     assert made.updates_ == 1
 
 
-@pytest.mark.parametrize("kind", ["count", "positive", "zeros", "share"])
-def test_no_interval_leaves_the_targets_support(kind):
+def no_interval_leaves_the_support(kind):
     random = np.random.default_rng(0)
     x = random.normal(size=(300, 3))
     rate = np.exp(0.5 + 0.8 * x[:, 0])
@@ -166,7 +185,23 @@ def test_no_interval_leaves_the_targets_support(kind):
     assert abs(held.mean.mean() / y.mean() - 1) < 0.15
 
 
-def test_text_gaps_weights_and_several_targets():
+KINDS = ["count", "positive", "zeros", "share"]
+
+
+@pytest.mark.usefixtures("brief", "hasty_compiler")
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_interval_leaves_the_targets_support(kind):
+    no_interval_leaves_the_support(kind)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_interval_of_several_models_leaves_the_targets_support(kind):
+    no_interval_leaves_the_support(kind)
+
+
+@pytest.mark.usefixtures("brief", "hasty_compiler")
+def test_text_gaps_weights_and_several_targets(monkeypatch):
     random = np.random.default_rng(0)
     frame = pd.DataFrame({"a": random.normal(size=120), "town": random.choice(list("xyz"), 120)})
     frame.loc[::7, "a"] = np.nan
@@ -174,6 +209,7 @@ def test_text_gaps_weights_and_several_targets():
     made = px.BayesianRegressor(quality="fast", columns="auto", random_state=0, verbose=False)
     made.fit(frame, y, sample_weight=random.uniform(0.5, 1.5, 120))
     assert np.sqrt(np.mean(np.square(made.predict(frame) - y))) < 0.3
+    monkeypatch.setattr(portfolios._Maker, "quick", QUICK)  # the one without trees is left
     two = px.BayesianRegressor(quality="fast", random_state=0, verbose=False)
     two.fit(random.normal(size=(60, 2)), random.normal(size=(60, 2)))
     assert two.predict(np.zeros((3, 2))).shape == (3, 2)

@@ -26,6 +26,8 @@ from posterax.files import container
 from posterax.fitting import checkpoint
 from posterax.fitting import identity as fits
 
+pytestmark = pytest.mark.usefixtures("hasty_compiler")
+
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(24, 2)).astype("float32")
 Y = X[:, 0].astype("float32")

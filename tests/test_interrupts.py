@@ -31,6 +31,14 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def small_heap():
+    """Collections here look at what is made here, not at all that was compiled before: seconds."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 def press():
     os.kill(os.getpid(), signal.SIGINT)
 
