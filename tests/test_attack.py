@@ -13,7 +13,7 @@ from tests.attack import findings, mutations
 from tests.attack.__main__ import NAMES
 
 # seconds for new cases beside those of the corpus
-BUDGETS = {"files": 6, "checkpoints": 5, "cards": 2, "writers": 3, "identity": 12}
+BUDGETS = {"files": 3, "checkpoints": 3, "cards": 1, "writers": 2, "identity": 6}
 SEED = 22
 KILLS = [
     {"fits": ["thinned"], "kills": [["before", 6], ["behind", 3]], "every": 1e-6},

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 import posterax as px
@@ -28,6 +29,7 @@ def main(folder: str, tag: str, death: str, every: str, *names: str) -> None:
     """Run the fits that are not done."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # also in the background
     warnings.simplefilter("ignore")
+    jax.config.update("jax_disable_most_optimizations", True)  # it compiles more than it computes
     when, _, count = death.partition(" ")
     stepping = _Once(lambda: die(when, int(count)) if count else None)
     for name in names:
