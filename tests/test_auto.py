@@ -43,7 +43,9 @@ def regressor(rows):
 def classifier():
     x, y = load_breast_cancer(return_X_y=True)
     made = px.BayesianClassifier(quality="fast", random_state=0, verbose=False)
-    return made.fit(x[:300], y[:300]), x[300:], y[300:]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(portfolios, "STEPS", (300, 2000))
+        return made.fit(x[:300], y[:300]), x[300:], y[300:]
 
 
 def test_a_blend_is_what_the_default_finds(regressor, rows):
