@@ -142,12 +142,13 @@ class _Maker(NamedTuple):
             self.sampled("MCLMC", (50,), 2.0),
             self.sampled("trees, MCLMC", (20,), 1.5, based=True),
             self.deep(4.0),
+            self.ensemble("deep ensemble", (100, 100), 0.5, 3.0),
         ] + [self.variational("Bayes by Backprop", (50,), 1.0, 2.0)] * (self.quality == "best")
 
     def of_many(self) -> list[Part]:
         return [
             self.variational("trees, Bayes by Backprop", (50,), 0.5, 1.0, based=True),
-            self.ensemble("deep ensemble", (100, 100), 2.0),
+            self.ensemble("deep ensemble", (100, 100), 1.0, 2.0),
             self.variational("Bayes by Backprop", (100, 100), 1.0, 4.0),
         ] + [self.deep(16.0)] * (self.quality == "best" and self.n <= MOST_SAMPLED_ROWS)
 
@@ -165,10 +166,12 @@ class _Maker(NamedTuple):
         method = DeepEnsemble(MEMBERS, inside, ladder, folds=FOLDS)
         return Part(name, hidden, method, prior, round(steps * self.steps), work, based)
 
-    def ensemble(self, name: str, hidden: tuple[int, ...], work: float) -> Part:
+    def ensemble(self, name: str, hidden: tuple[int, ...], steps: float, work: float) -> Part:
         """Maxima a posteriori of networks that see numbers as waves."""
         method = DeepEnsemble(MEMBERS, learning_rate=RATE, folds=FOLDS)
-        return Part(name, hidden, method, self._fixed(), self.steps, work, waves=True)
+        return Part(
+            name, hidden, method, self._fixed(), round(steps * self.steps), work, waves=True
+        )
 
     def deep(self, work: float) -> Part:
         """Chains of a narrow network with three layers."""
