@@ -140,9 +140,8 @@ class _Maker(NamedTuple):
         return [
             self.variational("trees, Bayes by Backprop", (20,), 0.5, 1.0, based=True),
             self.sampled("MCLMC", (50,), 2.0),
-            self.sampled("trees, MCLMC", (20,), 1.5, based=True),
             self.deep(4.0),
-            self.ensemble("deep ensemble", (100, 100), 0.5, 3.0),
+            self.ensemble("deep ensemble", (100, 100), 0.5, 2.0),
         ] + [self.variational("Bayes by Backprop", (50,), 1.0, 2.0)] * (self.quality == "best")
 
     def of_many(self) -> list[Part]:
@@ -178,13 +177,13 @@ class _Maker(NamedTuple):
         return self.sampled("MCLMC, deep", (16, 16, 16), work, activation="silu")
 
     def sampled(
-        self, name: str, hidden: tuple[int, ...], work: float, *, based: bool = False,
-        activation: str = "relu",
-    ) -> Part:  # fmt: skip
+        self, name: str, hidden: tuple[int, ...], work: float, *, activation: str = "relu"
+    ) -> Part:
         """Microcanonical chains from trained networks."""
         more = 4 if self.quality == "best" and self.n <= SAMPLED_ROWS else 1
         method = MCLMC(chains=MEMBERS, warmup=3000 * more, ensemble_steps=1500 * more, folds=FOLDS)
-        return Part(name, hidden, method, self._fixed(), DRAWS * more, work, based, activation)
+        steps = DRAWS * more
+        return Part(name, hidden, method, self._fixed(), steps, work, activation=activation)
 
     def _fixed(self) -> priors.Prior:
         return priors.Gaussian(1.0, fan_in=not self.classes)
