@@ -305,6 +305,28 @@ class TestUnits:
         density = inside.log_prob(y) - np.log(factor) * np.prod(mean.shape[1:])
         np.testing.assert_allclose(view.log_prob(move(y)), density, atol=1e-3)
 
+    def test_at_least_ends_there(self):
+        inside = posterior_of(*KINDS["gaussian"]).predict(X, samples=40, key=1).in_units(0.5, 2.0)
+        least = float(np.median(inside.mean))
+        view = inside.at_least(least)
+        assert (inside.interval(0.99)[0] < least).any()
+        np.testing.assert_array_equal(view.mean, np.maximum(inside.mean, least))
+        np.testing.assert_array_equal(view.std, inside.std)
+        for ours, theirs in zip(view.interval(0.99), inside.interval(0.99), strict=True):
+            np.testing.assert_array_equal(ours, np.maximum(theirs, least))
+        np.testing.assert_array_equal(view.sample(3), np.maximum(inside.sample(3), least))
+        y = np.where(np.arange(len(inside)) % 2, *inside.interval(0.99))
+        above = y >= least
+        assert 0 < above.sum() < above.size
+        np.testing.assert_array_equal(
+            view.log_prob(y), np.where(above, inside.log_prob(y), -np.inf)
+        )
+        np.testing.assert_array_equal(view.cdf(y), np.where(above, inside.cdf(y), 0))
+        moved = view.in_units(10.0, 3.0).widened(1.5)
+        assert moved.interval(0.99)[0].min() == 10 + 3 * least
+        with pytest.raises(ValueError, match="low must be finite"):
+            inside.at_least(np.nan)
+
     def test_changes_add_up(self):
         inside = posterior_of(*KINDS["gaussian"]).predict(X, samples=10, key=1)
         twice = inside.in_units(1.0, 2.0).in_units(10.0, 3.0)

@@ -211,6 +211,33 @@ class TestDeterminism:
         np.testing.assert_array_equal(alone, regressor.predict(x)[:5])
 
 
+def amounts():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 1, (200, 1))
+    return x, np.maximum(10 * x[:, 0] + rng.normal(0, 2, 200), 0.01)
+
+
+class TestTargetsThatAreNeverBelow0:
+    def test_nothing_is_said_to_lie_there(self, tmp_path):
+        x, y = amounts()
+        regressor = px.BayesianRegressor(**FAST).fit(x, y)
+        assert regressor.target_.name == "non_negative"
+        low, high = regressor.predict_interval(x)
+        assert low.min() == 0
+        assert 0.8 < np.mean((low <= y) & (y <= high)) < 1
+        assert regressor.sample_y(x, 20).min() == regressor.predict(-x).min() == 0
+        regressor.save(tmp_path / "model.px")
+        np.testing.assert_array_equal(px.load(tmp_path / "model.px").predict_interval(x)[0], low)
+
+    def test_unless_the_user_or_later_rows_say_so(self):
+        x, y = amounts()
+        free = px.BayesianRegressor(likelihood="student", **FAST).fit(x, y)
+        assert free.predict_interval(x)[0].min() < 0
+        later = px.BayesianRegressor(**FAST).partial_fit(x, y).partial_fit(x, y - 1)
+        assert later.target_.name == "real"
+        assert later.predict_interval(x)[0].min() < 0
+
+
 class TestUpdating:
     def test_parts_one_after_another_come_close_to_all_at_once(self):
         x, y = line(180)

@@ -126,6 +126,18 @@ def test_amounts_are_recognised_in_every_unit(unit, rng):
 # -- what the user says
 
 
+def test_real_targets_that_are_never_below_0_are_kept_there(rng):
+    y = rng.uniform(0, 100, 300)
+    found = choose("auto", y)
+    assert found.name == "non_negative"
+    assert found.why.endswith("none of them below 0")
+    assert choose("auto", y - 1).name == "real"
+    assert choose("auto", y[:20]).name == "real"
+    assert choose("student", y).name == "student"
+    with pytest.raises(ValueError, match="needs numbers of 0 or more, and y has -1"):
+        choose("non_negative", np.array([1.0, -1.0]))
+
+
 def test_auto_is_what_the_targets_look_like_and_other_words_are_kept(rng):
     y = rng.lognormal(0, 1, 200)
     assert choose("auto", y) == recognise(y)
@@ -162,6 +174,7 @@ def test_auto_is_no_likelihood():
 
 KINDS = {
     "real": lk.StudentT, "student": lk.StudentT, "gaussian": lk.Gaussian,
+    "non_negative": lk.StudentT,
     "positive": lk.LogNormal, "log_normal": lk.LogNormal,
     "count": lk.NegativeBinomial, "negative_binomial": lk.NegativeBinomial, "poisson": lk.Poisson,
     "share": lk.Beta, "beta": lk.Beta,
@@ -171,7 +184,7 @@ KINDS = {
 
 def targets(kind, shape, rng):
     return {
-        "real": lambda: rng.normal(5, 2, shape),
+        "real": lambda: np.abs(rng.normal(5, 2, shape)),
         "positive": lambda: 1000 * rng.lognormal(0, 1, shape),
         "count": lambda: rng.poisson(rng.gamma(1, 50, shape)),
         "share": lambda: rng.beta(2, 5, shape),

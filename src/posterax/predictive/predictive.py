@@ -155,14 +155,15 @@ class Predictive(Streamed):
 
     def log_prob(self, y: ArrayLike) -> np.ndarray:
         """log p(y | x, D) = log E_w p(y | x, w) of each example: probabilities are averaged."""
-        y = self._inner_targets(y)
-        parts = [group._stream(rd.log_prob, y)[0] for group in self._groups()]
-        return np.logaddexp.reduce(parts, axis=0) - self._log_scale()
+        inner = self._inner_targets(y)
+        parts = [group._stream(rd.log_prob, inner)[0] for group in self._groups()]
+        log_p = np.logaddexp.reduce(parts, axis=0) - self._log_scale()
+        return np.where(self._below(y), -np.inf, log_p)
 
     def log_likelihoods(self, y: ArrayLike) -> np.ndarray:
         """log p(y | x, w) of each posterior sample and example, (samples, N); see ``weights``."""
         each = self._every(rd.log_likelihoods, self._inner_targets(y)).T
-        return each - self._log_scale()
+        return np.where(self._below(y), -np.inf, each - self._log_scale())
 
     def cdf(self, y: ArrayLike) -> np.ndarray:
         """P(Y ≤ y | x, D) = E_w P(Y ≤ y | x, w), for each output alone, in the shape of y.
@@ -174,7 +175,9 @@ class Predictive(Streamed):
             raise ValueError("cdf is for regression and counts; log_prob(y) is for classes")
         inner = self._inner_targets(y)
         width = max(self.samples, qt.DRAWS)
-        return self._stream(qt.cdf, inner, None, width)[0].reshape(np.shape(y))
+        values = self._stream(qt.cdf, inner, None, width)[0].reshape(np.shape(y))
+        low = -np.inf if self._units is None else self._units.low
+        return np.where(np.asarray(y) < low, 0, values)
 
     def quantile(self, q: float | np.ndarray) -> np.ndarray:
         """Quantiles of y (regression, counts) or of the class probabilities over the posterior.
@@ -268,7 +271,8 @@ class Predictive(Streamed):
                 f"shift and scale must be finite, scale above 0, both numbers or of shape {shape}"
             )
         before = self._units or Units(np.zeros(()), np.ones(()))
-        return self._view(_units=Units(shift + scale * before.shift, scale * before.scale))
+        moved, low = (shift + scale * part for part in (before.shift, before.low))
+        return self._view(_units=Units(moved, scale * before.scale, low))
 
     def widened(self, factor: ArrayLike) -> "Predictive":
         """The same mean and shape with every deviation from the mean ``factor`` times as wide.
@@ -279,9 +283,30 @@ class Predictive(Streamed):
         self._only("regression", "widened")
         view = self.in_units(0.0, factor)
         assert view._units is not None
-        shift, scale = view._units
-        view._units = Units(shift + (1 - np.asarray(factor, np.float64)) * self.mean, scale)
-        return view
+        shift, scale, _ = view._units
+        low = -np.inf if self._units is None else self._units.low
+        shift = shift + (1 - np.asarray(factor, np.float64)) * self.mean
+        return self._view(_units=Units(shift, scale, low))
+
+    def at_least(self, low: float) -> "Predictive":
+        """The predictive of max(y, low): what lies below is at ``low``.
+
+        Means, quantiles, intervals and draws end there; both parts of the variance are those of y,
+        which are no smaller. ``log_prob`` is as before above ``low``, and −∞ below.
+
+        Example:
+            >>> import posterax as px
+            >>> from posterax.demo import curve_model
+            >>> predictive = px.prior_posterior(curve_model(), [[0.0]]).predict([[0.0]])
+            >>> low, high = predictive.at_least(0.0).interval(0.9)
+            >>> float(low[0]), bool(high[0] > 0)
+            (0.0, True)
+        """
+        self._only("regression", "at_least")
+        if not np.isfinite(low):
+            raise ValueError(f"low must be finite, got {low!r}")
+        before = self._units or Units(np.zeros(()), np.ones(()))
+        return self._view(_units=before._replace(low=np.maximum(before.low, low)))
 
     def tempered(self, temperature: float) -> "Predictive":
         """The predictive whose samples' class probabilities are p^(1/T), normalised.

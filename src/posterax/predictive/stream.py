@@ -31,16 +31,17 @@ class Targets(NamedTuple):
 
 
 class Units(NamedTuple):
-    """y as people have it is shift + scale · y as the model has it.
+    """y as people have it is shift + scale · y as the model has it, and ``low`` or more.
 
-    Both are shaped like one target; once ``widened``, the shift is another for each input.
+    All are shaped like one target; once ``widened``, the shift is another for each input.
     """
 
     shift: np.ndarray
     scale: np.ndarray
+    low: Any = -np.inf
 
     def of(self, y: np.ndarray) -> np.ndarray:
-        return self.shift + self.scale * y
+        return np.maximum(self.shift + self.scale * y, self.low)
 
 
 class Moments(NamedTuple):
@@ -191,6 +192,11 @@ class Streamed:
         if self._units is None:
             return 0.0
         return float(np.sum(np.log(np.broadcast_to(self._units.scale, self._targets.given))))
+
+    def _below(self, y: ArrayLike) -> np.ndarray:
+        """Which examples have a target below the least that there can be."""
+        low = -np.inf if self._units is None else self._units.low
+        return np.any(np.asarray(y).reshape(len(self), -1) < np.ravel(low), axis=1)
 
     def _groups(self) -> "list[Streamed]":
         """Views of some of the samples each, where a block of all of them has few inputs."""

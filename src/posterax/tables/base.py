@@ -35,6 +35,7 @@ from .auto import Task
 from .blending import AUTO, SINGLE, Blending
 from .columns import Columns
 from .large import LargeTable, open_table
+from .recognise import Recognised
 from .standardise import Given, Rows, Standardiser, distinct, padded, standardiser, text_column
 from .stored import Whole
 from .timing import Clock, fit_in_time
@@ -76,6 +77,7 @@ class BayesianEstimator(Arguments, Blending, BaseEstimator):
     classes_: np.ndarray  # of a classifier
     y_scaling_: Standardiser  # of a regressor
     spread_: np.ndarray  # of a regressor: its deviations are so many times the posterior's own
+    target_: Recognised  # of a regressor
     columns_: Columns  # with columns="auto": what became of each
     card_: dict[str, Any]  # of an estimator in a file: where it comes from
     posterior_: Posterior

@@ -46,7 +46,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         quality: of ``"auto"``: ``"fast"`` (seconds), ``"good"``, or ``"best"`` (several times as
             long).
         likelihood: of targets: ``"auto"`` (by what they look like; ``target_`` says what and why),
-            ``"student"`` or ``"gaussian"`` (real numbers), ``"log_normal"`` (above 0),
+            ``"student"`` or ``"gaussian"`` (real numbers), ``"non_negative"`` (those whose
+            intervals end at 0), ``"log_normal"`` (above 0),
             ``"zero_inflated"`` (many zeros), ``"negative_binomial"`` or ``"poisson"`` (counts),
             ``"beta"`` (shares). All predict the noise of each row.
         hidden_layer_sizes: widths of the hidden layers (default: by the number of rows).
@@ -120,11 +121,17 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     def _answer(
         self, x: np.ndarray, samples: int | None = None, seed: int | None = None
     ) -> Predictive:
+        predictive = self._unbounded(x, samples, seed)
+        return predictive.at_least(0.0) if self.target_.name == "non_negative" else predictive
+
+    def _unbounded(
+        self, x: np.ndarray, samples: int | None = None, seed: int | None = None
+    ) -> Predictive:
         shift, scale = self.y_scaling_
         if self._target_shape == ():
             shift, scale = shift[0], scale[0]
         predictive = super()._answer(x, samples, seed)
-        if self.target_.name == "real" or np.any(scale != 1):
+        if self._symmetric() or np.any(scale != 1):
             predictive = predictive.in_units(shift, scale)
         return predictive if np.all(self.spread_ == 1) else predictive.widened(self.spread_)
 
@@ -149,7 +156,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         with interruptible():  # a press between the two ends the second
             args = (None, seed, watch, first, times[0])
             self.posterior_ = self._fit(model, others, method, *args)
-            self.spread_ = measure(self._answer(rows.x[held]), rows.y[held], rows.weight[held])
+            self.spread_ = measure(self._unbounded(rows.x[held]), rows.y[held], rows.weight[held])
             self.updates_, record = 0, self.posterior_.record
             if not record.interrupted:
                 again = (self.posterior_, seed + 1, watch, second, times[1])
@@ -190,6 +197,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             raise ValueError(
                 f"y must have shape (rows, *{self._target_shape}) as before, got {y.shape}"
             )
+        elif self.target_.name == "non_negative" and np.any(y < 0):
+            self.target_ = Recognised("real", f"values down to {y.min():.3g}: real numbers")
         return y
 
     def _learn_targets(self, rows: Rows) -> None:

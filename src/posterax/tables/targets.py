@@ -15,7 +15,7 @@ from ..likelihoods import (
     StudentT,
     ZeroInflatedLogNormal,
 )
-from .recognise import Recognised, counted, recognise
+from .recognise import LEAST_TARGETS, Recognised, counted, recognise
 from .settings import DEGREES
 from .standardise import Standardiser, standardiser
 
@@ -32,6 +32,7 @@ CHOICES = {
     "real": "real",
     "student": "real",
     "gaussian": "real",
+    "non_negative": "real",
     "positive": "positive",
     "log_normal": "positive",
     "count": "count",
@@ -43,6 +44,7 @@ CHOICES = {
     "zero_inflated": "zeros",
 }
 NEEDS: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
+    "non_negative": ("numbers of 0 or more", lambda y: y >= 0),
     "positive": ("numbers above 0", lambda y: y > 0),
     "count": ("whole numbers of 0 or more", lambda y: (y >= 0) & (y == np.floor(y))),
     "share": ("numbers from 0 to 1", lambda y: (y >= 0) & (y <= 1)),
@@ -67,7 +69,10 @@ def choose(asked: str, y: np.ndarray, weight: np.ndarray | None = None) -> Recog
         choices = ", ".join(map(repr, CHOICES))
         raise ValueError(f"likelihood must be one of {choices}, got {asked!r}")
     if asked == "auto":
-        return recognise(y, weight)
+        found, known = recognise(y, weight), counted(y, weight)[0]
+        if found.name == "real" and len(known) >= LEAST_TARGETS and np.all(known >= 0):
+            return Recognised("non_negative", f"{found.why}, none of them below 0")
+        return found
     _check(asked, counted(y, weight)[0])
     return Recognised(asked, f"likelihood={asked!r} was asked for")
 
@@ -150,9 +155,9 @@ def _kind(name: str) -> str:
 def _check(name: str, y: np.ndarray) -> None:
     """Refuse targets that the likelihood of this name cannot have."""
     kind = _kind(name)
-    if kind == "real":
+    if kind == "real" and name not in NEEDS:
         return
-    expected, fits = NEEDS[kind]
+    expected, fits = NEEDS.get(name) or NEEDS[kind]
     wrong = y[~fits(y)]
     if wrong.size:
         raise ValueError(

@@ -105,13 +105,12 @@ class Forests(NamedTuple):
 
     def out_of_fold(self, x: np.ndarray, fold: np.ndarray) -> np.ndarray:
         """Of each row what the forest says that did not see it, (rows, outputs)."""
-        x, got = _as_trees_see(x), None
-        for k, forest in enumerate(self.each):
-            own = fold == k
-            said = self._outputs(forest(x[own]))
-            got = np.empty((len(x), said.shape[1])) if got is None else got
-            got[own] = said
-        assert got is not None
+        x, own = _as_trees_see(x), [fold == k for k in range(len(self.each))]
+        jobs = list(zip(self.each, own, strict=True))
+        said = side_by_side(lambda job: self._outputs(job[0](x[job[1]])), jobs)
+        got = np.empty((len(x), said[0].shape[1]))
+        for rows, part in zip(own, said, strict=True):
+            got[rows] = part
         return got
 
     def _outputs(self, raw: np.ndarray) -> np.ndarray:
