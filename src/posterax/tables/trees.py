@@ -2,8 +2,9 @@ r"""Boosted trees, cross-fitted: what they say of a row comes from trees that ne
 
 For K folds there are K forests, each learned from all rows but those of one fold. A training row is
 answered by the forest that left it out, a new row by all K, whose differences are a part of what is
-not known (bagging, Breiman 1996). The number of trees is the one at which the left-out rows were
-predicted best. scikit-learn grows the trees; kept are plain arrays, which can be checked.
+not known (bagging, Breiman 1996). There are as many trees as it takes to predict the left-out rows
+nearly as well as any number does. scikit-learn grows them; kept are plain arrays, which can be
+checked.
 
 Reference: Friedman, *Greedy function approximation: a gradient boosting machine*, Annals of
 Statistics 2001; Wolpert, *Stacked generalization*, Neural Networks 1992.
@@ -11,7 +12,6 @@ Statistics 2001; Wolpert, *Stacked generalization*, Neural Networks 1992.
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from itertools import pairwise, product
 from typing import Any, NamedTuple
 
@@ -174,21 +174,19 @@ def _grow_folds(
     def one(k: int) -> Forest:
         seen = (fold != k) & (weight > 0)
         parts = x[seen], y[seen], weight[seen]
-        return (_exact if exact else _binned)(*parts, classes, seed + k, growth)
+        # OpenMP's threads spin while they wait for one another, which on a busy machine takes a
+        # hundred times as long as the work; the limit is that of this thread
+        with threadpool_limits(1, user_api="openmp"):
+            return (_exact if exact else _binned)(*parts, classes, seed + k, growth)
 
     return side_by_side(one, range(int(fold.max()) + 1))
 
 
 def side_by_side(function: Callable[[Any], Any], jobs: Sequence[Any]) -> list[Any]:
-    """The function of each job, on all cores.
-
-    With one thread of OpenMP each: its threads spin while they wait for one another, which on a
-    busy machine takes a hundred times as long as the work.
-    """
+    """The function of each job, on all cores."""
     if len(jobs) == 1:
         return [function(jobs[0])]
-    own = partial(threadpool_limits, 1, user_api="openmp")  # counts for the thread that calls it
-    with ThreadPoolExecutor(min(xla_threads(), len(jobs)), initializer=own) as threads:
+    with ThreadPoolExecutor(min(xla_threads(), len(jobs))) as threads:
         return list(threads.map(function, jobs))
 
 
