@@ -88,9 +88,6 @@ docs: $(DOCS)
 docs-serve: $(DOCS)
 	$(BIN)/python -m mkdocs serve
 
-# tests compile much and compute little, so the compiler may hurry
-test test-all attack: export XLA_FLAGS ?= --xla_llvm_disable_expensive_passes=true --xla_backend_optimization_level=1
-
 test: lint types wheel
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
@@ -103,6 +100,7 @@ test-all: lint types wheel
 # the promises of the docs under attack, in tests/attack; KEEP=--keep puts findings into its corpus
 SECONDS ?= 600
 SEED ?= $(shell date +%j%H%M)
+attack: export XLA_FLAGS ?= --xla_llvm_disable_expensive_passes=true --xla_backend_optimization_level=1
 attack: install
 	$(BIN)/python -m tests.attack $(or $(NAME),all) --seed $(SEED) --seconds $(SECONDS) $(KEEP)
 

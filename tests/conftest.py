@@ -14,15 +14,6 @@ from hypothesis import settings
 
 from posterax._util.memory_maps import make_room
 
-# tests compile much and compute little: without the emitters that fuse by MLIR a program takes a
-# sixth less to compile, and in one piece, not in many for threads that are not free, a fifth less;
-# read with the first program, and by subprocesses. XLA ends the process at a flag that it does not
-# know, and newer ones do not know these
-if jax.__version_info__ < (0, 11):
-    for flag in ("xla_cpu_use_fusion_emitters=false", "xla_cpu_parallel_codegen_split_count=1"):
-        if flag.split("=")[0] not in (flags := os.environ.get("XLA_FLAGS", "")):
-            os.environ["XLA_FLAGS"] = f"{flags} --{flag}".strip()
-
 # the same examples in every run, whatever a slow machine makes of their time
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.load_profile("fixed")

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from .._util.checks import one_of, whole_number
 from . import quantiles as qt
 from . import sampled as rd
-from .stream import Streamed, Units
+from .stream import Moments, Streamed, Units
 from .table import to_pandas
 
 if TYPE_CHECKING:
@@ -285,8 +285,11 @@ class Predictive(Streamed):
         assert view._units is not None
         shift, scale, _ = view._units
         low = -np.inf if self._units is None else self._units.low
-        shift = shift + (1 - np.asarray(factor, np.float64)) * self.mean
-        return self._view(_units=Units(shift, scale, low))
+        mean, *variances = self._summary
+        shift = shift + (1 - np.asarray(factor, np.float64)) * mean
+        widened = self._view(_units=Units(shift, scale, low))
+        widened._moments = Moments(mean, *(np.square(factor) * v for v in variances))
+        return widened
 
     def at_least(self, low: float) -> "Predictive":
         """The predictive of max(y, low): what lies below is at ``low``.
@@ -306,7 +309,10 @@ class Predictive(Streamed):
         if not np.isfinite(low):
             raise ValueError(f"low must be finite, got {low!r}")
         before = self._units or Units(np.zeros(()), np.ones(()))
-        return self._view(_units=before._replace(low=np.maximum(before.low, low)))
+        view = self._view(_units=before._replace(low=np.maximum(before.low, low)))
+        if self._moments is not None:
+            view._moments = self._moments._replace(mean=np.maximum(self._moments.mean, low))
+        return view
 
     def tempered(self, temperature: float) -> "Predictive":
         """The predictive whose samples' class probabilities are p^(1/T), normalised.

@@ -3,8 +3,8 @@ r"""Weights of models by what each said of rows that it had not seen.
     maximise over v:  Σ_i weight_i · log Σ_c v_c p_c(y_i) + a Σ_c log v_c
 
 by expectation and maximisation: v_c ← Σ_i weight_i r_ic + a, normalised, with the share r_ic that
-model c has of row i. The second term, a Dirichlet prior, keeps a model of equal merit from being
-lost to another by chance.
+model c has of row i. The second term, a Dirichlet prior, keeps chance from deciding between models
+of nearly equal merit.
 
 Reference: Yao, Vehtari, Simpson and Gelman, *Using stacking to average Bayesian predictive
 distributions*, Bayesian Analysis 2018.
@@ -14,11 +14,14 @@ import numpy as np
 
 ROUNDS = 1000
 PRIOR = 0.01  # a, in shares of all rows
-LEAST = 0.02  # a weight below which a model is left out
+NO_LOSS = 0.003  # nats; a model that brings less, and less than chance does, is left out
 
 
 def stack(log_p: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """Weights of models, from log p_c(y_i) of shape (models, rows).
+
+    Predictions take as long as all models of some weight together: one without which the rest is
+    as good has none.
 
     Example:
         >>> import numpy as np
@@ -30,14 +33,24 @@ def stack(log_p: np.ndarray, weight: np.ndarray) -> np.ndarray:
     log_p = np.where(np.isfinite(log_p), log_p, -1e4)
     share = weight / weight.sum()
     p = np.exp(log_p - log_p.max(axis=0))
+    kept = np.arange(len(p))
     v = _climb(p, share)
-    kept = v >= LEAST
-    if not kept.all():  # without those of next to no weight
-        left = _climb(p[kept], share) if kept.any() else np.ones(1)
-        v = np.zeros(len(v))
-        v[kept if kept.any() else [int(np.argmax(log_p @ share))]] = left
-        v = np.where(v >= LEAST, v, 0)
-    return v / v.sum()
+    while len(kept) > 1:
+        without = [_climb(p[np.delete(kept, i)], share) for i in range(len(kept))]
+        known = np.log(v @ p[kept])
+        losses = [
+            known - np.log(np.maximum(u @ p[np.delete(kept, i)], 1e-300))
+            for i, u in enumerate(without)
+        ]
+        means = np.array([loss @ share for loss in losses])
+        least = int(np.argmin(means))
+        chance = np.sqrt(np.square(losses[least] - means[least]) @ share * np.sum(share**2))
+        if means[least] > min(NO_LOSS, chance):
+            break
+        kept, v = np.delete(kept, least), without[least]
+    whole = np.zeros(len(p))
+    whole[kept] = v
+    return whole
 
 
 def _climb(p: np.ndarray, share: np.ndarray) -> np.ndarray:
