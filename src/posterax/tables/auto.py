@@ -19,13 +19,14 @@ from ..posteriors import Blend, Posterior, Record
 from ..predictive import Predictive
 from .folds import Arranged, arrange, arranged_by, together
 from .portfolio import Part, Portfolio, numbers_in
-from .stacking import stack
+from .stacking import NO_LOSS, stack
 from .standardise import Rows
 from .trees import Forests, grow
 
 WIDTHS = np.geomspace(0.4, 4.0, 15)  # tried, of each model's noise
 MOST_JUDGED = 10_000  # rows by which models are judged and weighed
 SAMPLES = 64  # of a model, to predict rows that it left out
+NO_LOSS_SHARE = 0.01  # of the best NLL of classes: what brings less is left out
 LEAST_ROWS = 128  # of a prediction: smaller ones are padded, so that they share one program
 
 # (model, data, part) → posterior; ``None`` where there is no time left for it
@@ -118,7 +119,10 @@ def fit_blend(
             tried.append(Tried(part, posterior, width, log_p, time.perf_counter() - began))
             if posterior.record.interrupted:
                 break
-    v = stack(np.stack([t.log_p for t in tried]), weight[judged])
+    log_p = np.stack([t.log_p for t in tried])
+    # what is little depends on how little can be known; densities have no such scale
+    best = float(np.max(log_p @ weight[judged])) / float(weight[judged].sum())
+    v = stack(log_p, weight[judged], -NO_LOSS_SHARE * best if task.classes else NO_LOSS)
     kept = [(t, share) for t, share in zip(tried, v, strict=True) if share > 0]
     if not any(t.part.based for t, _ in kept):  # nobody asks the trees
         forests, offsets = None, offsets[:, :0]

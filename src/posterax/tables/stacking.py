@@ -14,14 +14,19 @@ import numpy as np
 
 ROUNDS = 1000
 PRIOR = 0.01  # a, in shares of all rows
-NO_LOSS = 0.003  # nats; a model that brings less, and less than chance does, is left out
+NO_LOSS = 0.003  # nats
 
 
-def stack(log_p: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def stack(log_p: np.ndarray, weight: np.ndarray, no_loss: float = NO_LOSS) -> np.ndarray:
     """Weights of models, from log p_c(y_i) of shape (models, rows).
 
     Predictions take as long as all models of some weight together: one without which the rest is
     as good has none.
+
+    Args:
+        log_p: of each model and row.
+        weight: how often each row counts.
+        no_loss: a model that brings less in the mean, and less than chance does, is left out.
 
     Example:
         >>> import numpy as np
@@ -45,7 +50,7 @@ def stack(log_p: np.ndarray, weight: np.ndarray) -> np.ndarray:
         means = np.array([loss @ share for loss in losses])
         least = int(np.argmin(means))
         chance = np.sqrt(np.square(losses[least] - means[least]) @ share * np.sum(share**2))
-        if means[least] > min(NO_LOSS, chance):
+        if means[least] > min(no_loss, chance):
             break
         kept, v = np.delete(kept, least), without[least]
     whole = np.zeros(len(p))
