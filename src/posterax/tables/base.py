@@ -33,7 +33,7 @@ from ..priors import Prior
 from . import settings
 from .auto import Task
 from .blending import AUTO, SINGLE, Blending
-from .columns import Columns
+from .columns import Columns, has_more_than_numbers
 from .large import LargeTable, open_table
 from .recognise import Recognised
 from .standardise import Given, Rows, Standardiser, distinct, padded, standardiser, text_column
@@ -78,7 +78,7 @@ class BayesianEstimator(Arguments, Blending, BaseEstimator):
     y_scaling_: Standardiser  # of a regressor
     spread_: np.ndarray  # of a regressor: its deviations are so many times the posterior's own
     target_: Recognised  # of a regressor
-    columns_: Columns  # with columns="auto": what became of each
+    columns_: Columns  # of a table with more than numbers: what became of each
     card_: dict[str, Any]  # of an estimator in a file: where it comes from
     posterior_: Posterior
     x_scaling_: Standardiser
@@ -181,7 +181,7 @@ class BayesianEstimator(Arguments, Blending, BaseEstimator):
         inner, several = self._inner(rows), rows.y.ndim > 1
         if table is None:
             return self._fit_blend(inner, task, several=several)
-        text = () if self.columns is None else self.columns_.text
+        text = self.columns_.text
 
         def chunks() -> Iterator[tuple[Rows, np.ndarray]]:
             for part in table.chunks(text):
@@ -198,7 +198,8 @@ class BayesianEstimator(Arguments, Blending, BaseEstimator):
     def _rows_of_first(self, given: Given | LargeTable) -> Rows:
         """The rows of a first fit, of a large table the sample; the scaling and the seeds."""
         if isinstance(given, LargeTable):
-            rows = self._weighted(given.sample.given, first=True)
+            # gaps that the sample has not may still come
+            rows = self._weighted(given.sample.given, first=True, encodes=True)
         else:
             rows = self._rows(given, first=True)
         self.x_scaling_ = standardiser(rows.x, rows.weight)
@@ -259,13 +260,15 @@ class BayesianEstimator(Arguments, Blending, BaseEstimator):
     def _rows(self, given: Given, *, first: bool) -> Rows:
         return distinct(*self._weighted(given, first=first))
 
-    def _weighted(self, given: Given, *, first: bool, of: np.ndarray | None = None) -> Rows:
+    def _weighted(
+        self, given: Given, *, first: bool, of: np.ndarray | None = None, encodes: bool = False
+    ) -> Rows:
         """Rows as numbers; ``of``: where they are a part, targets that stand for the whole."""
         if given.y is None:
             name = type(self).__name__
             raise ValueError(f"requires y to be passed, but the target y is None: {name}")
         learning = first or of is not None
-        X = self._check_inputs(given.X, reset=first, learning=learning)
+        X = self._check_inputs(given.X, reset=first, learning=learning, encodes=encodes)
         y = self._check_targets(given, first=first)
         check_consistent_length(X, y)
         weight = None if given.weight is None else np.asarray(given.weight)
@@ -291,9 +294,14 @@ class BayesianEstimator(Arguments, Blending, BaseEstimator):
             )
 
     def _check_inputs(
-        self, X: ArrayLike, *, reset: bool, learning: bool | None = None
+        self, X: ArrayLike, *, reset: bool, learning: bool | None = None, encodes: bool = False
     ) -> np.ndarray:
-        if self.columns is not None:
+        if reset:
+            self.__dict__.pop("columns_", None)
+            encodes = encodes or self.columns is not None or has_more_than_numbers(X)
+        else:
+            encodes = hasattr(self, "columns_")
+        if encodes:
             return self._encoded(X, reset=reset, learning=reset if learning is None else learning)
         try:
             return validate_data(self, X, reset=reset, dtype=np.float64, ensure_min_samples=1)
@@ -308,7 +316,7 @@ class BayesianEstimator(Arguments, Blending, BaseEstimator):
 
     def _encoded(self, X: ArrayLike, *, reset: bool, learning: bool) -> np.ndarray:
         """The matrix of a table with text, gaps and dates."""
-        kinds: Any = self.columns
+        kinds: Any = "auto" if self.columns is None else self.columns
         if kinds != "auto" and not isinstance(kinds, dict):
             raise ValueError(
                 "columns must be None, 'auto' or a dictionary such as {'zip': 'category'}, got "
@@ -330,7 +338,8 @@ class BayesianEstimator(Arguments, Blending, BaseEstimator):
 
     def _model(self, n: int) -> Model:
         likelihood, outputs = self._likelihood()
-        inputs = self.n_features_in_ if self.columns is None else len(self.columns_.names_out)
+        columns = getattr(self, "columns_", None)
+        inputs = self.n_features_in_ if columns is None else len(columns.names_out)
         hidden = settings.layer_sizes(self.hidden_layer_sizes, n)
         network = networks.MLP(
             inputs, outputs, hidden, activation=self.activation, key=self._network_seed

@@ -276,8 +276,26 @@ def _ranks(column: Column, values: pd.Series) -> pd.Series:
     return pd.Series(ranks, index=values.index).where(read.notna())
 
 
+def has_more_than_numbers(table: Any) -> bool:
+    """Whether a data frame has text, dates, gaps: what no matrix of numbers holds.
+
+    Example:
+        >>> import pandas as pd
+        >>> from posterax.tables.columns import has_more_than_numbers
+        >>> [has_more_than_numbers(pd.DataFrame({"a": a})) for a in ([1, 2], ["b", "c"], [1, None])]
+        [False, True, True]
+    """
+    if not (isinstance(table, pd.DataFrame) or hasattr(table, "to_pandas")):
+        return False
+    frame = as_frame(table)
+    numbers = all(pd.api.types.is_numeric_dtype(kind) for kind in frame.dtypes)
+    return not numbers or bool(frame.isna().any(axis=None))
+
+
 def as_frame(table: Any, names: Sequence[str] | None = None) -> pd.DataFrame:
     """A data frame with text as names; an array's columns are x0, x1, … or have ``names``."""
+    if not isinstance(table, pd.DataFrame) and hasattr(table, "to_pandas"):  # of Polars, Arrow
+        table = table.to_pandas()
     if not isinstance(table, pd.DataFrame):
         array = np.asarray(table, dtype=None if hasattr(table, "dtype") else object)
         if array.ndim != 2:

@@ -79,8 +79,9 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         random_state: a seed; the same seed and data give the same bits on one machine.
         verbose: show a progress bar (default: where someone is watching).
         warm_start: start the next ``fit`` from the last one's posterior.
-        columns: ``None`` for a table of numbers, or ``"auto"`` for one with text, gaps and dates,
-            which are encoded; ``columns_.summary()`` says how.
+        columns: what to make of columns: a dictionary such as ``{"zip": "category"}`` (or "number",
+            "ordinal"), ``"auto"`` to look at each, ``None`` to look where a data frame has text,
+            gaps or dates, and to take numbers as they are; ``columns_.summary()`` says what.
 
     Example:
         >>> from sklearn.datasets import load_diabetes

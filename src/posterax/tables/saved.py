@@ -40,7 +40,7 @@ def save(estimator: BayesianEstimator, path: str | Path) -> None:
         "seeds": [estimator._network_seed, estimator._fit_seed, estimator._predict_seed],
         "updates_": estimator.updates_,
     }
-    if estimator.columns is not None:
+    if hasattr(estimator, "columns_"):
         fitted["columns"] = estimator.columns_.as_json()
     if hasattr(estimator, "feature_names_in_"):
         fitted["feature_names_in_"] = list(estimator.feature_names_in_)
@@ -111,7 +111,7 @@ def _inputs(estimator: BayesianEstimator, fitted: dict[str, Any], arrays: Arrays
     if estimator.columns is not None or "columns" in fitted:
         columns = estimator.columns_ = Columns.from_json(fitted.get("columns"))
         features, names = len(columns.names), columns.names
-        if estimator.columns is None or len(columns.names_out) != wide:
+        if len(columns.names_out) != wide:
             raise CheckpointError("its columns do not fit its network")
         count = len(columns.fills)
         with np.errstate(over="ignore"):
