@@ -6,9 +6,10 @@ import pytest
 from sklearn.datasets import load_breast_cancer, make_friedman1
 
 import posterax as px
-from posterax.errors import CheckpointError
+from posterax.errors import CheckpointError, NonFiniteError
 from posterax.files.container import read, write
 from posterax.posteriors import Blend, GaussianMixture
+from posterax.tables import blending
 from posterax.tables import portfolio as portfolios
 from posterax.tables.portfolio import portfolio
 from posterax.tables.stacking import stack
@@ -99,6 +100,9 @@ def test_files_hold_blend_and_trees(regressor, classifier, rows, tmp_path):
         (lambda h: h.__setitem__("folds", 3), "fold"),
         (lambda h: h.__setitem__("own", 7), "columns of its own|trees"),
         (lambda h: h["based"].__setitem__(0, "yes"), "columns of their own"),
+        (lambda h: h["based"].__setitem__(0, not h["based"][0]), "columns of its own|trees|belong"),
+        (lambda h: h["widths"].__setitem__(0, 1e-60), "width"),
+        (lambda h: h["parts"][0].__setitem__("posterior", "PriorPosterior"), "no posterior"),
     ],
 )
 def test_a_blend_that_is_none_is_refused(regressor, tmp_path, change, said):
@@ -243,6 +247,69 @@ def test_stacking_finds_the_mixture():
     v = stack(log_p, np.ones(4000))
     assert v[0] == pytest.approx(0.7, abs=0.03)
     assert v[2] == 0
+
+
+def test_stacking_keeps_the_only_model_of_a_row():
+    log_p = np.zeros((3, 50))
+    log_p[1:] = 0.1
+    log_p[1:, 0] = -900  # beyond the smallest number there is
+    v = stack(log_p, np.ones(50))
+    assert np.all(np.isfinite(v))
+    assert v[0] > 0
+
+
+def test_stacking_leaves_out_what_brings_nothing():
+    good = np.random.default_rng(0).normal(size=400)
+    v = stack(np.stack([good, good - 0.01, good - 0.5]), np.ones(400))
+    assert v.tolist() == [1, 0, 0]
+
+
+@pytest.mark.parametrize("labels", [[0] * 20 + [1], [0, 1], [0, 0, 0, 1]])
+def test_few_rows_of_a_class_grow_no_trees(labels, brief, monkeypatch):
+    monkeypatch.setattr(portfolios._Maker, "quick", QUICK)
+    x = np.random.default_rng(0).normal(size=(len(labels), 2))
+    made = px.BayesianClassifier(quality="fast", random_state=0, verbose=False).fit(x, labels)
+    assert made.forests_ is None
+    assert np.all(np.isfinite(made.predict_proba(x)))
+
+
+def test_a_model_that_fails_is_left_out(rows, brief, monkeypatch):
+    x, y, new, _ = rows
+    real = blending.fit
+
+    def fit(model, *args, **options):
+        if isinstance(model.network.static, px.networks.Tabular):
+            raise NonFiniteError("no step is finite", step=1, term="nll", posterior=None)
+        return real(model, *args, **options)
+
+    monkeypatch.setattr(portfolios._Maker, "quick", QUICK)
+    monkeypatch.setattr(blending, "fit", fit)
+    made = px.BayesianRegressor(quality="fast", random_state=0, verbose=False).fit(x, y)
+    assert [line["model"] for line in made.tried_] == ["Bayes by Backprop"]
+    assert np.all(np.isfinite(made.predict(new)))
+
+
+def test_ctrl_c_before_a_draw_keeps_the_models_before(rows, brief, monkeypatch):
+    x, y, new, _ = rows
+    real = blending.fit
+
+    def fit(model, *args, **options):
+        if isinstance(model.network.static, px.networks.Tabular):
+            return real(model, *args, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(portfolios._Maker, "quick", QUICK)
+    monkeypatch.setattr(blending, "fit", fit)
+    made = px.BayesianRegressor(quality="fast", random_state=0, verbose=False).fit(x, y)
+    assert [line["model"] for line in made.tried_] == ["trees, Bayes by Backprop"]
+    assert made.posterior_.record.interrupted
+    assert np.all(np.isfinite(made.predict(new)))
+
+
+@pytest.mark.parametrize("how", [{"steps": 5}, {"method": "laplace"}])
+def test_a_quality_that_means_nothing_is_refused(how, rows):
+    with pytest.raises(ValueError, match="quality='best' is of several models"):
+        px.BayesianRegressor(quality="best", **how).fit(*rows[:2])
 
 
 def test_stacking_weighs_rows():

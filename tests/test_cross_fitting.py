@@ -77,8 +77,10 @@ def test_classes_lie_in_every_fold_in_proportion():
 def test_copies_of_a_row_are_dealt_out_one_by_one():
     """A row given three times, and a row of weight 3, are predicted by those who saw the others."""
     x = np.concatenate([np.repeat(np.arange(20.0), 3), np.arange(20.0, 100)])[:, None]
-    one = distinct(x, x[:, 0], np.ones(140))
-    other = distinct(x[np.r_[0:60:3, 60:140]], np.arange(100.0), np.repeat([3.0, 1.0], [20, 80]))
+    one = distinct(Rows(x, x[:, 0], np.ones(140)))
+    other = distinct(
+        Rows(x[np.r_[0:60:3, 60:140]], np.arange(100.0), np.repeat([3.0, 1.0], [20, 80]))
+    )
     arranged = [arrange(rows, 5, seed=0) for rows in (one, other)]
     for a, b in zip(*(own.rows for own in arranged), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -86,6 +88,23 @@ def test_copies_of_a_row_are_dealt_out_one_by_one():
     places = [len(set(fold[(rows.weight > 0) & (rows.x[:, 0] == v)])) for v in range(20)]
     assert np.mean(places) > 2
     assert set(rows.weight) == {0, 1}
+
+
+def test_a_small_table_of_many_copies_is_dealt_out_too():
+    x = np.arange(8.0)[:, None]
+    rows = arrange(Rows(x, x[:, 0], np.arange(50.0, 58)), 5, seed=0).rows
+    places = [np.flatnonzero((rows.x[:, 0] == v) & (rows.weight > 0)) % 5 for v in range(8)]
+    assert np.mean([len(set(place)) for place in places]) > 2
+    assert rows.weight.sum() == pytest.approx(np.arange(50.0, 58).sum())
+
+
+def test_what_a_class_counts_makes_no_copies():
+    """With class_weight={0: 1, 1: 10} a row of class 1 is still one row, in one fold."""
+    x = np.arange(50.0)[:, None]
+    y = (np.arange(50) % 10 == 0).astype(int)
+    rows = arrange(Rows(x, y, np.where(y == 1, 10.0, 1.0), np.ones(50)), 5, seed=0).rows
+    assert len(np.unique(rows.x[rows.weight > 0])) == (rows.weight > 0).sum() == 50
+    assert set(rows.weight) == {0, 1, 10}
 
 
 def test_weights_that_tell_how_much_a_row_matters_leave_it_in_one_fold():

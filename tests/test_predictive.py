@@ -324,6 +324,11 @@ class TestUnits:
         np.testing.assert_array_equal(view.cdf(y), np.where(above, inside.cdf(y), 0))
         moved = view.in_units(10.0, 3.0).widened(1.5)
         assert moved.interval(0.99)[0].min() == 10 + 3 * least
+        # one after the other, in either order
+        one, other = inside.widened(1.5).at_least(least), view.widened(1.5)
+        np.testing.assert_allclose(other.mean, one.mean)
+        np.testing.assert_allclose(other.std, one.std)
+        np.testing.assert_allclose(other.quantile(0.9), one.quantile(0.9))
         with pytest.raises(ValueError, match="low must be finite"):
             inside.at_least(np.nan)
 

@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import posterax as px
-from posterax.tables.standardise import distinct, standardiser
+from posterax.tables.standardise import Rows, distinct, standardiser
 
 # one shape for most tests: 64 padded rows, 3 columns
 FAST = {"steps": 300, "members": 2, "hidden_layer_sizes": (16,), "random_state": 0}
@@ -151,7 +151,7 @@ class TestWeights:
 
     def test_distinct_rows_keep_the_mass(self):
         x = np.array([[2.0], [1.0], [2.0], [3.0]])
-        rows = distinct(x, x[:, 0], np.array([1.0, 2.0, 3.0, 0.0]))
+        rows = distinct(Rows(x, x[:, 0], np.array([1.0, 2.0, 3.0, 0.0])))
         np.testing.assert_array_equal(rows.x, [[1.0], [2.0]])
         np.testing.assert_array_equal(rows.weight, [2.0, 4.0])
 

@@ -13,6 +13,7 @@ from .bounds import field
 from .container import Arrays
 
 MOST_PARTS, MOST_FOLDS = 64, 64
+NO_PARTS = ("Blend", "PriorPosterior")  # the one would nest, the other outgrow its file
 OUTER = ("format", "posterax", "targets", "dtype", "model", "evidence")  # as its first part has it
 
 Describe = Callable[[Posterior], tuple[dict[str, Any], Arrays]]
@@ -52,13 +53,13 @@ def rebuild(arrays: Arrays, header: dict[str, Any], make: Rebuild) -> Blend:
         raise CheckpointError(f"a blend of {len(headers)} parts")
     parts = []
     for i, each in enumerate(headers):
-        if not isinstance(each, dict) or each.get("posterior") == "Blend":
+        if not isinstance(each, dict) or each.get("posterior") in NO_PARTS:
             raise CheckpointError("a part of its blend is no posterior")
         prefix = f"part{i}/"
         own = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
         parts.append(make(own, each, None))
     weights, widths = (_numbers(header, name, len(parts)) for name in ("weights", "widths"))
-    if abs(weights.sum() - 1) > 1e-3 or not np.all(widths > 0):
+    if abs(weights.sum() - 1) > 1e-3 or not np.all((widths > 1e-3) & (widths < 1e3)):
         raise CheckpointError("the weights of its parts do not sum to 1, or a width is 0")
     based = field(header, "based", list)
     if len(based) != len(parts) or not all(isinstance(b, bool) for b in based):
@@ -95,7 +96,11 @@ def _check(blend: Blend) -> None:
         )
         if not same or getattr(module, "in_size", None) != _columns(first):
             raise CheckpointError("the parts of its blend do not belong together")
-        if based and getattr(module, "offsets", None) != blend.own:
+        if getattr(module, "out_size", None) != getattr(
+            module_of(first.model.network), "out_size", None
+        ):
+            raise CheckpointError("the parts of its blend have not the same outputs")
+        if getattr(module, "offsets", 0) != based * blend.own:
             raise CheckpointError("a part of its blend has other columns of its own")
     if blend.folds == 1:
         return

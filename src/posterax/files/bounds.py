@@ -94,6 +94,8 @@ def check_config(config: Any, most: int, of_inputs: tuple[str, ...] = ()) -> dic
     most = min(LAYERS, max(FEW_LAYERS, most))
     for name, value in config.items():
         if name in of_inputs:
+            if value is None:  # would be all of them, however many the file says there are
+                raise CheckpointError(f"{name} of a network's settings are not there")
             continue
         count = len(value) if isinstance(value, list | str) else value if name == "layers" else 0
         if isinstance(count, int) and count > most:

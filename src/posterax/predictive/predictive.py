@@ -285,10 +285,15 @@ class Predictive(Streamed):
         assert view._units is not None
         shift, scale, _ = view._units
         low = -np.inf if self._units is None else self._units.low
-        mean, *variances = self._summary
+        # the mean of y itself, which may lie below ``low``
+        units = self._units
+        free = self if units is None else self._view(_units=units._replace(low=-np.inf))
+        free._moments = None if np.any(np.isfinite(low)) else self._moments
+        mean, *variances = free._summary
         shift = shift + (1 - np.asarray(factor, np.float64)) * mean
         widened = self._view(_units=Units(shift, scale, low))
-        widened._moments = Moments(mean, *(np.square(factor) * v for v in variances))
+        variances = [np.square(factor) * v for v in variances]
+        widened._moments = Moments(np.maximum(mean, low), *variances)
         return widened
 
     def at_least(self, low: float) -> "Predictive":

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._util.interrupts import interruptible
+from ..errors import NonFiniteError, StuckError
 from ..likelihoods import Likelihood
 from ..model import Model
 from ..posteriors import Blend, Posterior, Record
@@ -27,6 +28,7 @@ WIDTHS = np.geomspace(0.4, 4.0, 15)  # tried, of each model's noise
 MOST_JUDGED = 10_000  # rows by which models are judged and weighed
 SAMPLES = 64  # of a model, to predict rows that it left out
 NO_LOSS_SHARE = 0.01  # of the best NLL of classes: what brings less is left out
+LEAST_TO_GROW = 3  # rows that a tree is grown from
 LEAST_ROWS = 128  # of a prediction: smaller ones are padded, so that they share one program
 
 # (model, data, part) → posterior; ``None`` where there is no time left for it
@@ -98,35 +100,46 @@ def fit_blend(
     else:
         arranged = arranged_by(rows, fold, plan.folds)
     own, weight = arranged.rows, arranged.rows.weight
+    if not _growable(arranged, task.classes):
+        plan = plan._replace(parts=tuple(part for part in plan.parts if not part.based))
     forests, offsets = _trees(arranged, task, plan, seed, tell)
     grown(forests)
     judged, numbers = _judged(len(own.x), plan.folds), numbers_in(own.x)
     tried: list[Tried] = []
+    interrupted = False
     with interruptible():
         for number, part in enumerate(plan.parts):
             began = time.perf_counter()
             tell(f"{part.name} ({number + 1} of {len(plan.parts)})")
-            columns = offsets.shape[1] if part.based else 0
-            shape = own.x.shape[1], task.outputs, columns
+            said = offsets if part.based else offsets[:, :0]
+            x = np.concatenate([own.x, said], axis=1)
+            shape = own.x.shape[1], task.outputs, said.shape[1]
             network = part.network(*shape, seed + number, numbers)
-            x = np.concatenate([own.x, offsets], axis=1) if part.based else own.x
             model = Model(network, part.prior, task.likelihood)
-            posterior = learn(model, (x, own.y, weight), part)
+            try:
+                posterior = learn(model, (x, own.y, weight), part)
+            except (NonFiniteError, StuckError) as error:
+                if not tried and number + 1 == len(plan.parts):
+                    raise
+                tell(f"{part.name} is left out: {error}")
+                continue
+            except KeyboardInterrupt:  # of a sampler that has no draw yet
+                if not tried:
+                    raise
+                interrupted = True
+                break
             if posterior is None:
                 break
             by = x[judged], own.y[judged], weight[judged]
             width, log_p = _judge(posterior, *by, plan.folds)
             tried.append(Tried(part, posterior, width, log_p, time.perf_counter() - began))
-            if posterior.record.interrupted:
+            interrupted = posterior.record.interrupted
+            if interrupted:
                 break
-    log_p = np.stack([t.log_p for t in tried])
-    # what is little depends on how little can be known; densities have no such scale
-    best = float(np.max(log_p @ weight[judged])) / float(weight[judged].sum())
-    v = stack(log_p, weight[judged], -NO_LOSS_SHARE * best if task.classes else NO_LOSS)
+    v = _weigh(tried, weight[judged], task.classes > 0)
     kept = [(t, share) for t, share in zip(tried, v, strict=True) if share > 0]
     if not any(t.part.based for t, _ in kept):  # nobody asks the trees
         forests, offsets = None, offsets[:, :0]
-    interrupted = any(t.posterior.record.interrupted for t in tried)
     settings = {"examples": float(weight.sum()), "parts": [t.part.name for t, _ in kept]}
     blend = Blend.of(
         [t.posterior for t, _ in kept], [share for _, share in kept],
@@ -137,6 +150,14 @@ def fit_blend(
     summary = [_line(t, share, weight[judged]) for t, share in zip(tried, v, strict=True)]
     rows = Rows(own.x[judged], own.y[judged], weight[judged])
     return Blended(blend, forests, rows, summary, offsets[judged])
+
+
+def _growable(arranged: Arranged, classes: int) -> bool:
+    """Whether trees can be grown without any of the folds: from some rows, of every class."""
+    rows, fold = arranged.rows, arranged.fold
+    seen = [rows.y[(fold != k) & (rows.weight > 0)] for k in range(arranged.folds)]
+    of_classes = classes == 0 or min(len(np.unique(y)) for y in seen) > 1
+    return min(map(len, seen)) >= LEAST_TO_GROW and of_classes
 
 
 def _judged(n: int, folds: int) -> np.ndarray:
@@ -195,6 +216,13 @@ def _judge(
 def answer(posterior: Posterior, x: np.ndarray) -> Predictive:
     """The predictive by which models are judged."""
     return posterior.predict(x, samples=SAMPLES, key=0, least_rows=LEAST_ROWS)
+
+
+def _weigh(tried: list[Tried], weight: np.ndarray, classes: bool) -> np.ndarray:
+    """The weights of models; what is little depends, of classes, on how little is not known."""
+    log_p = np.stack([t.log_p for t in tried])
+    nll = -float(np.max(log_p @ weight)) / float(weight.sum())
+    return stack(log_p, weight, NO_LOSS_SHARE * nll if classes else NO_LOSS)
 
 
 def _line(tried: Tried, share: float, weight: np.ndarray) -> dict[str, Any]:

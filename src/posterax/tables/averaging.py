@@ -15,6 +15,7 @@ from scipy.special import log_softmax
 from ..posteriors import Blend
 from ..predictive import Predictive
 from .auto import Blended, answer
+from .standardise import Rows
 
 NEAR = 10  # rows, the row itself among them, of which another is made
 MOST_NEW = 500
@@ -91,19 +92,20 @@ def _by_fold(blend: Blend, inputs: list[np.ndarray]) -> list[Predictive]:
 
 def _new_inputs(blended: Blended, seed: int) -> tuple[list[np.ndarray], np.ndarray]:
     """New rows as the networks of each fold take them, and as the blend takes them."""
-    new, own = _new(blended.rows.x[blended.rows.weight > 0], seed), blended.posterior.own
+    new, own = _new(blended.rows, seed), blended.posterior.own
     trees = np.empty((len(new), 0)) if blended.forests is None else blended.forests(new)
     parts = (trees[:, k * own : (k + 1) * own] for k in range(blended.posterior.folds))
     each = [np.concatenate([new, part], axis=1) for part in parts]
     return each, np.concatenate([new, trees], axis=1)
 
 
-def _new(x: np.ndarray, seed: int) -> np.ndarray:
+def _new(rows: Rows, seed: int) -> np.ndarray:
     """Rows made of two near ones each, every column from either."""
     from sklearn.neighbors import NearestNeighbors  # whoever predicts does without
 
     random = np.random.default_rng(seed)
-    some = random.choice(len(x), min(len(x), MOST_NEW), replace=False)
+    x, weight = (part[rows.weight > 0] for part in (rows.x, rows.weight))
+    some = random.choice(len(x), min(len(x), MOST_NEW), replace=False, p=weight / weight.sum())
     near = NearestNeighbors(n_neighbors=min(NEAR, len(x))).fit(x)
     other = near.kneighbors(x[some], return_distance=False)
     other = other[np.arange(len(some)), random.integers(other.shape[1], size=len(some))]

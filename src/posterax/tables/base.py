@@ -193,7 +193,7 @@ class BayesianEstimator(Arguments, Blending, BaseEstimator):
 
     def _inner(self, rows: Rows) -> Rows:
         """As the model has them."""
-        return Rows(self.x_scaling_(rows.x), self._inner_targets(rows.y), rows.weight)
+        return rows._replace(x=self.x_scaling_(rows.x), y=self._inner_targets(rows.y))
 
     def _rows_of_first(self, given: Given | LargeTable) -> Rows:
         """The rows of a first fit, of a large table the sample; the scaling and the seeds."""
@@ -258,7 +258,7 @@ class BayesianEstimator(Arguments, Blending, BaseEstimator):
             self.posterior_ = GaussianMixture(before.model, state, before.targets, **own)
 
     def _rows(self, given: Given, *, first: bool) -> Rows:
-        return distinct(*self._weighted(given, first=first))
+        return distinct(self._weighted(given, first=first))
 
     def _weighted(
         self, given: Given, *, first: bool, of: np.ndarray | None = None, encodes: bool = False
@@ -274,15 +274,18 @@ class BayesianEstimator(Arguments, Blending, BaseEstimator):
         weight = None if given.weight is None else np.asarray(given.weight)
         if of is None and weight is not None and weight.size and not weight.any():
             raise ValueError(NO_WEIGHT)
-        weight = _check_sample_weight(
-            weight, X, dtype=np.float64, ensure_non_negative=True, copy=True
-        )
+        if of is not None and weight is not None and not weight.any():  # of a part that is allowed
+            weight = np.zeros(len(y))
+        else:
+            weight = _check_sample_weight(
+                weight, X, dtype=np.float64, ensure_non_negative=True, copy=True
+            )
         counted = weight * self._extra_weight(y, y if of is None else of)
         if of is None:
             self._look_at(weight, given.weight is not None)
             if not np.any(counted > 0):
                 raise ValueError(NO_WEIGHT)
-        return Rows(X, y, counted)
+        return Rows(X, y, counted, weight)
 
     def _look_at(self, weight: np.ndarray, given: bool) -> None:
         """Warn of weights that sum to far less than there are rows."""
@@ -410,7 +413,7 @@ class BayesianEstimator(Arguments, Blending, BaseEstimator):
         learned, held = train_test_split(
             np.arange(n), test_size=size, random_state=self._fit_seed, stratify=labels
         )
-        return tuple(Rows(*(a[index] for a in rows)) for index in (learned, held))  # type: ignore
+        return rows.at(learned), rows.at(held)
 
     # -- answering
 

@@ -50,14 +50,19 @@ class Blending:
 
     def _resolved(self) -> Any:
         """The method: ``"auto"``, where nothing is set that belongs to a single network."""
-        if not (isinstance(self.method, str) and self.method == AUTO):
-            return self.method
         if self.quality not in QUALITIES:
             words = ", ".join(map(repr, QUALITIES))
             raise ValueError(f"quality must be one of {words}, got {self.quality!r}")
         defaults = {f.name: f.default for f in dataclasses.fields(type(self))}  # type: ignore
         changed = [name for name in OF_ONE if name in defaults and self._set(name, defaults[name])]
-        return SINGLE if changed else AUTO
+        single = not (isinstance(self.method, str) and self.method == AUTO)
+        if (single or changed) and self.quality != defaults["quality"]:
+            what = f"method={self.method!r}" if single else f"{changed[0]}="
+            raise ValueError(
+                f"quality={self.quality!r} is of several models, and {what} asks for one: leave "
+                "one of the two out"
+            )
+        return self.method if single else SINGLE if changed else AUTO
 
     def _set(self, name: str, default: Any) -> bool:
         value = getattr(self, name)
@@ -73,7 +78,7 @@ class Blending:
         """
         plan = portfolio(
             len(rows.x) if whole is None else whole.rows, classes=task.classes, trees=not several,
-            quality=self.quality,
+            quality=self.quality, streamed=whole is not None,
         )  # fmt: skip
         works = {part.name: part.work for part in plan.parts}
         begun: list[str] = []

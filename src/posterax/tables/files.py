@@ -32,6 +32,8 @@ def files_of(path: str | Path) -> list[Path]:
     if not place.is_dir():
         if not place.exists():
             raise FileNotFoundError(f"{path}: no such file or folder")
+        if not place.is_file():
+            raise ValueError(f"{path}: neither a file nor a folder")
         return [place]
     there = sorted(p for p in place.iterdir() if p.is_file() and p.name[0] not in "._")
     found = {

@@ -87,17 +87,20 @@ def fold_of(number: np.ndarray, folds: int) -> np.ndarray:
 
 
 def _copies(rows: Rows, folds: int) -> Rows:
-    """Rows that count several times, as copies.
+    """Rows that came several times, as copies.
 
-    Only where weights are whole and most are 1, as after merging equal rows. Others may say how
-    much a row matters, and not how often it came.
+    Only where whole numbers say how often, and most are 1 or all are few, as after merging equal
+    rows. Others may say how much a row matters.
     """
-    whole = np.all(rows.weight == np.round(rows.weight))
-    if not (whole and np.median(rows.weight) == 1):
+    times = rows.weight if rows.times is None else rows.times
+    if not np.all(times == np.round(times)):
         return rows
-    count = np.minimum(rows.weight, folds).astype(np.int64)
+    times = times // max(int(np.gcd.reduce(times.astype(np.int64))), 1)
+    if not (np.median(times) == 1 or times.sum() <= MERGED_ROWS):
+        return rows
+    count = np.minimum(times, folds).astype(np.int64)
     index = np.repeat(np.arange(len(count)), count)
-    return Rows(rows.x[index], rows.y[index], (rows.weight / np.maximum(count, 1))[index])
+    return rows.at(index)._replace(weight=(rows.weight / np.maximum(count, 1))[index])
 
 
 def together(parts: list[np.ndarray]) -> np.ndarray:

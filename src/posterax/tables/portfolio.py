@@ -20,6 +20,7 @@ QUALITIES = ("fast", "good", "best")
 SAMPLED_ROWS = 2500  # up to so many rows a pass over all of them at every step is cheap
 MOST_SAMPLED_ROWS = 20_000  # with quality="best"
 MANY_ROWS = 20_000
+MOST_CLASSES = 100  # of which each gets trees of its own
 MOST_TREES = 1500  # of a fold, for all classes together
 STEPS = (2000, 8000)  # of a fit, for 50 rows and fewer, for 200 and more
 MOST_STEPS = 20_000
@@ -85,7 +86,9 @@ class Portfolio(NamedTuple):
     batch_size: int | None
 
 
-def portfolio(n: int, *, classes: int, trees: bool = True, quality: str = "good") -> Portfolio:
+def portfolio(
+    n: int, *, classes: int, trees: bool = True, quality: str = "good", streamed: bool = False
+) -> Portfolio:
     """The models for a table of so many rows, the most valuable first.
 
     Args:
@@ -93,6 +96,7 @@ def portfolio(n: int, *, classes: int, trees: bool = True, quality: str = "good"
         classes: how many there are among the targets; 0 in regression.
         trees: whether there may be parts that correct boosted trees.
         quality: ``"fast"``, ``"good"`` or ``"best"``.
+        streamed: whether only models that learn from a part of the rows at a time can be fitted.
 
     Example:
         >>> from posterax.tables.portfolio import portfolio
@@ -106,7 +110,9 @@ def portfolio(n: int, *, classes: int, trees: bool = True, quality: str = "good"
     steps = max(steps, min(EPOCHS * -(-n // size), MOST_STEPS))
     made = _Maker(n, steps, classes > 0, quality)
     parts = made.quick() if quality == "fast" else made.of_few() if few else made.of_many()
+    trees = trees and classes <= MOST_CLASSES
     parts = [part for part in parts if trees or not part.based]
+    parts = [part for part in parts if not (streamed and part.method.needs.all_data)]
     return Portfolio(
         tuple(parts), _growths(n, classes, quality), FOLDS, None if n <= FULL_BATCH else BATCH
     )
@@ -133,7 +139,7 @@ class _Maker(NamedTuple):
     def quick(self) -> list[Part]:
         return [
             self.variational("trees, Bayes by Backprop", (20,), 0.25, 1.0, based=True),
-            self.variational("Bayes by Backprop", (50,), 0.5, 2.0),
+            self.variational("Bayes by Backprop", (50,), 0.5, 2.0, cold=True),
         ]
 
     def of_few(self) -> list[Part]:
@@ -152,15 +158,17 @@ class _Maker(NamedTuple):
         ] + [self.deep(16.0)] * (self.quality == "best" and self.n <= MOST_SAMPLED_ROWS)
 
     def variational(
-        self, name: str, hidden: tuple[int, ...], steps: float, work: float, *, based: bool = False
-    ) -> Part:
+        self, name: str, hidden: tuple[int, ...], steps: float, work: float, *,
+        based: bool = False, cold: bool = False,
+    ) -> Part:  # fmt: skip
         """Mean-field Gaussians, a few of them on a ladder of temperatures."""
         inside = BayesByBackprop(
             learning_rate=RATE, initial_rho=-4.0, rho_rate=1.0, estimator="weight",
             schedule="cosine",
         )  # fmt: skip
-        warm, cold = (0.5, 0.1) if self.classes else (1.0, 0.3)
-        ladder = tuple(np.geomspace(warm, cold, MEMBERS).tolist())
+        # where it stands alone it has to follow what little there is to see
+        ends = (0.5, 0.1) if self.classes else (0.7, 0.1) if cold else (1.0, 0.3)
+        ladder = tuple(np.geomspace(*ends, MEMBERS).tolist())
         prior = priors.Hierarchical(1.0, 1.0, relevance=not self.classes)
         method = DeepEnsemble(MEMBERS, inside, ladder, folds=FOLDS)
         return Part(name, hidden, method, prior, round(steps * self.steps), work, based)

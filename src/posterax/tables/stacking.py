@@ -37,34 +37,33 @@ def stack(log_p: np.ndarray, weight: np.ndarray, no_loss: float = NO_LOSS) -> np
     """
     log_p = np.where(np.isfinite(log_p), log_p, -1e4)
     share = weight / weight.sum()
-    p = np.exp(log_p - log_p.max(axis=0))
-    kept = np.arange(len(p))
-    v = _climb(p, share)
+    kept = np.arange(len(log_p))
+    v, known = _climb(log_p, share)
     while len(kept) > 1:
-        without = [_climb(p[np.delete(kept, i)], share) for i in range(len(kept))]
-        known = np.log(v @ p[kept])
-        losses = [
-            known - np.log(np.maximum(u @ p[np.delete(kept, i)], 1e-300))
-            for i, u in enumerate(without)
-        ]
+        without = [_climb(log_p[np.delete(kept, i)], share) for i in range(len(kept))]
+        losses = [known - log_mixed for _, log_mixed in without]
         means = np.array([loss @ share for loss in losses])
         least = int(np.argmin(means))
         chance = np.sqrt(np.square(losses[least] - means[least]) @ share * np.sum(share**2))
         if means[least] > min(no_loss, chance):
             break
-        kept, v = np.delete(kept, least), without[least]
-    whole = np.zeros(len(p))
+        kept, (v, known) = np.delete(kept, least), without[least]
+    whole = np.zeros(len(log_p))
     whole[kept] = v
     return whole
 
 
-def _climb(p: np.ndarray, share: np.ndarray) -> np.ndarray:
+def _climb(log_p: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The weights, and the log probability of each row by the mixture."""
+    most = log_p.max(axis=0)
+    p = np.exp(log_p - most)
     v = np.full(len(p), 1 / len(p))
     for _ in range(ROUNDS):
         mixed = v[:, None] * p
         new = (mixed / mixed.sum(axis=0)) @ share + PRIOR / len(p)
         new /= new.sum()
-        if np.max(np.abs(new - v)) < 1e-6:
-            return new
+        near = np.max(np.abs(new - v)) < 1e-6
         v = new
-    return v
+        if near:
+            break
+    return v, np.log(v @ p) + most

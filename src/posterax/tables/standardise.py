@@ -63,20 +63,27 @@ class Rows(NamedTuple):
     x: np.ndarray
     y: np.ndarray
     weight: np.ndarray
+    times: np.ndarray | None = None  # how often each came, where its class has a weight, too
+
+    def at(self, index: np.ndarray) -> "Rows":
+        """Some of the rows."""
+        return Rows(*(None if part is None else part[index] for part in self))  # type: ignore
 
 
-def distinct(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Rows:
+def distinct(rows: Rows) -> Rows:
     """Rows of weight 0 go; in a small table equal rows become one, in a fixed order.
 
     A weight of 2 and a row given twice are the same data, and so give the same bits.
     """
-    keep = weight > 0
-    x, y, weight = x[keep], y[keep], weight[keep]
-    if len(x) > MERGED_ROWS:
-        return Rows(x, y, weight)
-    table = np.column_stack([x, y.reshape(len(y), -1)])
+    rows = rows.at(rows.weight > 0)
+    n = len(rows.x)
+    if n > MERGED_ROWS:
+        return rows
+    table = np.column_stack([rows.x, rows.y.reshape(n, -1)])
     _, first, group = np.unique(table, axis=0, return_index=True, return_inverse=True)
-    return Rows(x[first], y[first], np.bincount(group.reshape(-1), weight, len(first)))
+    added = lambda part: np.bincount(group.reshape(-1), part, len(first))  # noqa: E731
+    merged = rows.at(first)._replace(weight=added(rows.weight))
+    return merged if rows.times is None else merged._replace(times=added(rows.times))
 
 
 def padded(rows: Rows) -> Rows:

@@ -31,6 +31,7 @@ from ..errors import CheckpointError
 from ..files.container import Arrays
 
 EXACT_ROWS = 4000  # up to so many rows every threshold is tried; beyond, those of 255 bins
+EXACT_CELLS = 200_000  # and up to so many cells of the table
 FIELDS = {
     "value": np.float64, "feature": np.int32, "threshold": np.float64,
     "left": np.int32, "right": np.int32,
@@ -169,7 +170,7 @@ def _grow_folds(
     x: np.ndarray, y: np.ndarray, weight: np.ndarray, fold: np.ndarray, classes: int, seed: int,
     growth: Growth,
 ) -> list[Forest]:  # fmt: skip
-    exact = len(x) <= EXACT_ROWS
+    exact = len(x) <= EXACT_ROWS and x.size <= EXACT_CELLS
 
     def one(k: int) -> Forest:
         seen = (fold != k) & (weight > 0)
@@ -283,10 +284,13 @@ def _losses(
 ) -> np.ndarray:  # fmt: skip
     """The mean loss of left-out rows after each number of rounds, from none on."""
     total: Any = 0.0
-    for k, forest in enumerate(each):
-        own = (fold == k) & (weight > 0)
-        if not own.any():
-            continue
+    blocks = [
+        (forest, own[i : i + BLOCK])
+        for k, forest in enumerate(each)
+        for own in [np.flatnonzero((fold == k) & (weight > 0))]
+        for i in range(0, len(own), BLOCK)
+    ]
+    for forest, own in blocks:
         outputs = len(forest.constant)
         added = forest.steps(x[own]).reshape(forest.rounds, outputs, -1)
         raw = np.concatenate([np.zeros((1, *added.shape[1:])), np.cumsum(added, axis=0)])
@@ -296,7 +300,7 @@ def _losses(
         elif outputs == 1:
             loss = np.logaddexp(0, np.where(y[own] == 1, -raw[:, 0], raw[:, 0]))
         else:
-            picked = raw[:, y[own].astype(int), np.arange(int(own.sum()))]
+            picked = raw[:, y[own].astype(int), np.arange(len(own))]
             loss = np.logaddexp.reduce(raw, axis=1) - picked
         total = total + loss @ weight[own]
     return np.asarray(total / weight[weight > 0].sum())
