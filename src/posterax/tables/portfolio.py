@@ -124,7 +124,7 @@ def _growths(n: int, outputs: int, quality: str) -> tuple[Growth, ...]:
     if outputs > 2:  # each round grows a tree for every class
         return (Growth(max(MOST_TREES // outputs, 60), 5 if n <= SAMPLED_ROWS else 7, 0.1),)
     if n <= SAMPLED_ROWS:  # the last for tables in which rows come again
-        return Growth(300, 8, 0.1), Growth(500, 3, 0.1), Growth(250, 8, 0.1, rows=0.9)
+        return Growth(300, 8, 0.1), Growth(500, 3, 0.1), Growth(300, 12, 0.05, 0.3, 0.9)
     if outputs:
         return Growth(400, 5, 0.07), Growth(200, 7, 0.1)
     return (Growth(300, 7 if n <= MANY_ROWS else 8, 0.1),)
