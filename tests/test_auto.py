@@ -1,5 +1,7 @@
 """``method="auto"``: a portfolio, cross-fitted and weighted, as one estimator."""
 
+import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
@@ -265,6 +267,64 @@ def test_stacking_leaves_out_what_brings_nothing():
 
 
 @pytest.mark.parametrize("labels", [[0] * 20 + [1], [0, 1], [0, 0, 0, 1]])
+def blend_of_two(plain=None):
+    """Two ensembles of constant functions, 0 and 1, on a column that went from −1 to 1."""
+    network = px.networks.MLP(2, 1, (2,), key=0)
+    model = px.Model(network, px.priors.Gaussian(1.0), px.likelihoods.Gaussian(0.1))
+    x = np.zeros((4, 2), np.float32)
+    parts = []
+    for value in (0.0, 1.0):
+        fitted = px.fit(model, (x, np.zeros(4)), px.DeepEnsemble(3), steps=1, key=0)
+        last = fitted.draws.network.layers[-1]
+        flat = eqx.tree_at(
+            lambda layer: (layer.weight, layer.bias), last,
+            (jnp.zeros_like(last.weight), jnp.full_like(last.bias, value)),
+        )  # fmt: skip
+        parts.append(eqx.tree_at(lambda p: p.draws.network.layers[-1], fitted, flat))
+    return Blend.of(parts, [0.8, 0.2], plain=plain, reach=[[-1, 3], [1, 3]])
+
+
+@pytest.mark.filterwarnings("ignore::posterax.errors.ConvergenceWarning")
+def test_beyond_the_data_the_plain_part_answers(tmp_path):
+    x = np.array([[0, 3], [1, 3], [1.2, 3], [-9, 3], [0, 4], [1.03, 3]], np.float32)
+    np.testing.assert_allclose(blend_of_two().predict(x).mean, 0.2, atol=1e-5)
+    blend = blend_of_two(plain=1)
+    mean = blend.predict(x).mean
+    np.testing.assert_allclose(mean[:5], [0.2, 0.2, 1, 1, 1], atol=1e-5)
+    assert 0.2 < mean[5] < 1  # not all at once
+    blend.save(tmp_path / "b.px")
+    loaded = px.load(tmp_path / "b.px")
+    np.testing.assert_array_equal(loaded.predict(x).mean, mean)
+    arrays, header = read(tmp_path / "b.px")
+    for change in ({"plain": 2}, {"plain": "1"}, {"plain": -1}):
+        write(tmp_path / "c.px", arrays, header | change)
+        with pytest.raises(CheckpointError):
+            px.load(tmp_path / "c.px")
+    for reach in (None, arrays["reach"][:, :1], arrays["reach"][::-1], arrays["reach"] * np.nan):
+        write(
+            tmp_path / "c.px",
+            {**arrays, "reach": reach}
+            if reach is not None
+            else {k: a for k, a in arrays.items() if k != "reach"},
+            header,
+        )
+        with pytest.raises(CheckpointError):
+            px.load(tmp_path / "c.px")
+
+
+def test_a_trend_goes_on():
+    """Trees are constant beyond the data: who is shown the past only, must not be sure of that."""
+    random = np.random.default_rng(0)
+    year = np.sort(random.uniform(0, 10, 300))
+    x = np.stack([year, year % 1], axis=1)
+    y = 2 * year + np.sin(2 * np.pi * year) + 0.3 * random.normal(size=300)
+    past = year < 8
+    made = px.BayesianRegressor(random_state=0, verbose=False).fit(x[past], y[past])
+    low, high = made.predict_interval(x[~past])
+    assert np.mean((low <= y[~past]) & (y[~past] <= high)) > 0.7
+    assert np.sqrt(np.mean(np.square(made.predict(x[~past]) - y[~past]))) < 1.5
+
+
 def test_few_rows_of_a_class_grow_no_trees(labels, brief, monkeypatch):
     monkeypatch.setattr(portfolios._Maker, "quick", QUICK)
     x = np.random.default_rng(0).normal(size=(len(labels), 2))

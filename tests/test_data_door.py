@@ -343,8 +343,12 @@ APART = {
         "tables.explain.importance._targets", "tables.explain.rows.learning_curve",
     },
     "numbers of rows, on the host": {"active.scores.left_of"},
+    "let in before, and compared on the host": {
+        "model.check", "predictive.predictive.cdf", "predictive.stream._below",
+    },
     "settings, on the host": {
         "metrics.baseline.quantile", "metrics.intervals.quantile_calibration",
+        "networks.piecewise.quantile_bins",
         "predictive.predictive.in_units", "predictive.predictive.widened",
         "recalibrate.recalibrated.quantile", "tables.settings.layer_sizes",
     },

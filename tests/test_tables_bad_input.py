@@ -1,7 +1,6 @@
 """Bad tables and settings: one line that names the argument and the fix."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 
@@ -26,10 +25,6 @@ BAD = {
     "text column": (
         lambda: _regressor().fit([[1.0, "Paris"]] * 20, Y),
         "X must be numeric, but column 1 holds 'Paris'.*OneHotEncoder",
-    ),
-    "text column of a frame": (
-        lambda: _regressor().fit(pd.DataFrame({"a": X[:, 0], "city": ["Rome"] * 20}), Y),
-        "column 'city' holds 'Rome'",
     ),
     "more columns at predict": (
         lambda: _regressor().fit(X, Y).predict(np.ones((2, 4))),

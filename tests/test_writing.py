@@ -256,6 +256,7 @@ MODULES = {"np", "numpy", "pickle", "joblib", "shutil", "os", "json"}
 ALLOWED = {
     "src/posterax/_util/writing.py": "the one that writes",
     "src/posterax/_util/streams.py": "standard output and error",
+    "src/posterax/tables/stored.py": "rows between two passes, in a folder that goes with the fit",
 }
 
 

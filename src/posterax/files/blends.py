@@ -28,6 +28,8 @@ def described(blend: Blend, describe: Describe) -> tuple[dict[str, Any], Arrays]
         header, own = describe(part)
         headers.append(header)
         arrays |= {f"part{i}/{name}": array for name, array in own.items()}
+    if blend.plain is not None:
+        arrays["reach"] = np.asarray(blend.reach)
     record = blend.record or Record()
     outer = {name: headers[0][name] for name in OUTER}
     return outer | {
@@ -38,6 +40,7 @@ def described(blend: Blend, describe: Describe) -> tuple[dict[str, Any], Arrays]
         "based": list(blend.based),
         "own": blend.own,
         "folds": blend.folds,
+        "plain": blend.plain,
         "method": record.method,
         "settings": record.settings,
         "interrupted": record.interrupted,
@@ -71,11 +74,24 @@ def rebuild(arrays: Arrays, header: dict[str, Any], make: Rebuild) -> Blend:
         field(header, "method", str), field(header, "settings", dict),
         interrupted=field(header, "interrupted", bool),
     )  # fmt: skip
+    plain = field(header, "plain", int, type(None)) if "plain" in header else None
+    reach = None if plain is None else _reach(arrays.get("reach"), plain, based, _columns(parts[0]))
     blend = Blend.of(
-        parts, weights, widths=widths, based=based, own=own, folds=folds, record=record
-    )
+        parts, weights, widths=widths, based=based, own=own, folds=folds, plain=plain,
+        reach=reach, record=record,
+    )  # fmt: skip
     _check(blend)
     return blend
+
+
+def _reach(reach: Any, plain: int, based: list[bool], columns: int | None) -> np.ndarray:
+    """How far the data went, for a part that needs nothing from others."""
+    if not 0 <= plain < len(based) or based[plain]:
+        raise CheckpointError("the part of its blend that is asked beyond the data is none")
+    good = isinstance(reach, np.ndarray) and reach.dtype == np.float32
+    if not (good and reach.shape == (2, columns) and np.all(reach[0] <= reach[1])):
+        raise CheckpointError("how far the data of its blend went is not known")
+    return np.asarray(reach)
 
 
 def _numbers(header: dict[str, Any], name: str, count: int) -> np.ndarray:

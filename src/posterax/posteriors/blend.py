@@ -17,6 +17,8 @@ from .base import Posterior
 from .draws import Draws
 from .record import Record
 
+MARGIN = 0.05  # of a column's range: so far beyond it all draws are those of the plain part
+
 
 class Blend(Posterior):
     r"""p(y | x, D) = Σ_c v_c p_c(y | x, D): models of one likelihood, weighted by stacking.
@@ -26,6 +28,9 @@ class Blend(Posterior):
     that did not see this fold answer. The networks of a ``based`` part that left out the same fold
     take them as their last inputs.
 
+    Trees are constant beyond the data, and waves come again. So beyond the ``reach`` of the
+    columns, the farther the more, draws of other parts give way to those of the ``plain`` one.
+
     Args:
         parts: posteriors with one likelihood and targets of one shape.
         weights: of the parts; they sum to 1.
@@ -33,6 +38,8 @@ class Blend(Posterior):
         based: which parts take columns of their own.
         own: how many.
         folds: of the rows, of which each network left out one.
+        plain: the part to be asked beyond the data; ``None``: each goes on as it does.
+        reach: the least and the most that each column had, (2, columns).
 
     Example:
         >>> import numpy as np
@@ -57,22 +64,26 @@ class Blend(Posterior):
     based: tuple[bool, ...] = eqx.field(static=True, default=())
     own: int = eqx.field(static=True, default=0)
     folds: int = eqx.field(static=True, default=1)
+    plain: int | None = eqx.field(static=True, default=None)
+    reach: Any = None
 
     divisible: ClassVar[bool] = False  # its particles differ in kind: they are taken all at once
 
     @classmethod
     def of(
         cls, parts: Any, weights: ArrayLike, *, widths: ArrayLike | None = None,
-        based: Any = None, own: int = 0, folds: int = 1, record: Record | None = None,
+        based: Any = None, own: int = 0, folds: int = 1, plain: int | None = None,
+        reach: Any = None, record: Record | None = None,
     ) -> "Blend":  # fmt: skip
         """The blend of these posteriors."""
         first, based = parts[0], tuple(based or (False,) * len(parts))
         widths = np.ones(len(parts)) if widths is None else widths
         weights, widths = (jnp.asarray(a, jnp.float32) for a in (weights, widths))
         bare = tuple(part.bare() for part in parts)
+        reach = None if plain is None else jnp.asarray(reach, jnp.float32)
         return cls(
             first.model, first.state, first.targets, bare, weights, widths, based, own, folds,
-            record=record,
+            plain, reach, record=record,
         )  # fmt: skip
 
     def fold(self, index: Any, folds: int) -> "Blend":
@@ -86,7 +97,8 @@ class Blend(Posterior):
 
     def _with_folds(self, folds: int) -> "Blend":
         numbers = self.weights, self.widths, self.based, self.own
-        return Blend(self.model, self.state, self.targets, self.parts, *numbers, folds)
+        reach = self.plain, self.reach
+        return Blend(self.model, self.state, self.targets, self.parts, *numbers, folds, *reach)
 
     def _sizes(self) -> dict[str, int]:
         return {"parts": len(self.parts), "folds": self.folds}
@@ -107,7 +119,26 @@ class Blend(Posterior):
     def evaluate(self, ids: PyTree, x: PyTree) -> tuple[jax.Array, Any]:
         each = [self._evaluate(i, part_ids, x) for i, part_ids in enumerate(ids)]
         outputs, params = zip(*each, strict=True)
+        if self.plain is not None:
+            outputs = self._beyond(outputs, self.plain, x[..., : self._shared(x)])
         return jnp.concatenate(outputs), jax.tree.map(lambda *a: jnp.concatenate(a), *params)
+
+    def _beyond(
+        self, outputs: tuple[jax.Array, ...], number: int, x: jax.Array
+    ) -> tuple[jax.Array, ...]:
+        """Outputs of each part, with those of the plain one in place of others beyond the data."""
+        low, high = self.reach
+        across = jnp.where(high > low, high - low, 1)
+        far = jnp.max(jnp.maximum(x - high, low - x) / across, axis=-1) / MARGIN
+        plain = outputs[number]
+
+        def one(own: jax.Array) -> jax.Array:
+            draws = jnp.arange(len(own))
+            gone = far > (draws[:, None] + 1) / len(own)
+            gone = gone.reshape(gone.shape + (1,) * (own.ndim - 2))
+            return jnp.where(gone, plain[draws % len(plain)], own)
+
+        return tuple(own if i == number else one(own) for i, own in enumerate(outputs))
 
     def _evaluate(self, number: int, ids: PyTree, x: jax.Array) -> tuple[jax.Array, Any]:
         """Outputs of one part, and its likelihood's parameters, by sample."""

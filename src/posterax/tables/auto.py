@@ -137,16 +137,11 @@ def fit_blend(
             if interrupted:
                 break
     v = _weigh(tried, weight[judged], task.classes > 0)
-    kept = [(t, share) for t, share in zip(tried, v, strict=True) if share > 0]
-    if not any(t.part.based for t, _ in kept):  # nobody asks the trees
+    record = Record("auto", {"examples": float(weight.sum())}, interrupted=interrupted)
+    plain = None if task.classes else _plain(tried, v)
+    blend = _mixed(tried, v, plain, own.x[weight > 0], offsets.shape[1], plan.folds, record)
+    if not blend.own:  # nobody asks the trees
         forests, offsets = None, offsets[:, :0]
-    settings = {"examples": float(weight.sum()), "parts": [t.part.name for t, _ in kept]}
-    blend = Blend.of(
-        [t.posterior for t, _ in kept], [share for _, share in kept],
-        widths=[t.width for t, _ in kept], based=[t.part.based for t, _ in kept],
-        own=offsets.shape[1], folds=plan.folds,
-        record=Record("auto", settings, interrupted=interrupted),
-    )  # fmt: skip
     summary = [_line(t, share, weight[judged]) for t, share in zip(tried, v, strict=True)]
     rows = Rows(own.x[judged], own.y[judged], weight[judged])
     return Blended(blend, forests, rows, summary, offsets[judged])
@@ -216,6 +211,29 @@ def _judge(
 def answer(posterior: Posterior, x: np.ndarray) -> Predictive:
     """The predictive by which models are judged."""
     return posterior.predict(x, samples=SAMPLES, key=0, least_rows=LEAST_ROWS)
+
+
+def _mixed(
+    tried: list[Tried], v: np.ndarray, plain: Tried | None, x: np.ndarray, own: int, folds: int,
+    record: Record,
+) -> Blend:  # fmt: skip
+    """The models with weight, and the one that is asked beyond the data x."""
+    kept = [(t, share) for t, share in zip(tried, v, strict=True) if share > 0 or t is plain]
+    record.settings["parts"] = [t.part.name for t, _ in kept]
+    based = [t.part.based for t, _ in kept]
+    return Blend.of(
+        [t.posterior for t, _ in kept], [share for _, share in kept],
+        widths=[t.width for t, _ in kept], based=based, own=own if any(based) else 0, folds=folds,
+        plain=next((i for i, (t, _) in enumerate(kept) if t is plain), None),
+        reach=np.stack([x.min(axis=0), x.max(axis=0)]), record=record,
+    )  # fmt: skip
+
+
+def _plain(tried: list[Tried], v: np.ndarray) -> Tried | None:
+    """The model to ask beyond the data, where others have weight: no row left out was there."""
+    if all(t.part.plain for t, share in zip(tried, v, strict=True) if share > 0):
+        return None
+    return next((t for t in tried if t.part.plain), None)
 
 
 def _weigh(tried: list[Tried], weight: np.ndarray, classes: bool) -> np.ndarray:

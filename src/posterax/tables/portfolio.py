@@ -34,7 +34,8 @@ MOST_WAVES = 64  # columns of numbers that become waves: each is eight inputs
 class Part(NamedTuple):
     """One model of a portfolio, its networks cross-fitted.
 
-    ``based`` is a network that corrects boosted trees, ``waves`` one that sees numbers as waves.
+    ``based`` is a network that corrects boosted trees, ``waves`` one that sees numbers as waves; a
+    ``plain`` one goes on in straight lines beyond the data.
     ``steps`` are those of the method, or the draws of each chain; ``work`` is about the share of
     the time it takes.
     """
@@ -48,6 +49,7 @@ class Part(NamedTuple):
     based: bool = False
     activation: str = "relu"
     waves: bool = False
+    plain: bool = False
 
     def network(
         self, inputs: int, outputs: int, own: int, key: int, numbers: tuple[int, ...] = ()
@@ -171,7 +173,8 @@ class _Maker(NamedTuple):
         ladder = tuple(np.geomspace(*ends, MEMBERS).tolist())
         prior = priors.Hierarchical(1.0, 1.0, relevance=not self.classes)
         method = DeepEnsemble(MEMBERS, inside, ladder, folds=FOLDS)
-        return Part(name, hidden, method, prior, round(steps * self.steps), work, based)
+        steps = round(steps * self.steps)
+        return Part(name, hidden, method, prior, steps, work, based, plain=not based)
 
     def ensemble(self, name: str, hidden: tuple[int, ...], steps: float, work: float) -> Part:
         """Maxima a posteriori of networks that see numbers as waves."""
@@ -191,7 +194,10 @@ class _Maker(NamedTuple):
         more = 4 if self.quality == "best" and self.n <= SAMPLED_ROWS else 1
         method = MCLMC(chains=MEMBERS, warmup=3000 * more, ensemble_steps=1500 * more, folds=FOLDS)
         steps = DRAWS * more
-        return Part(name, hidden, method, self._fixed(), steps, work, activation=activation)
+        return Part(
+            name, hidden, method, self._fixed(), steps, work, activation=activation,
+            plain=activation == "relu",
+        )  # fmt: skip
 
     def _fixed(self) -> priors.Prior:
         return priors.Gaussian(1.0, fan_in=not self.classes)
