@@ -266,7 +266,6 @@ def test_stacking_leaves_out_what_brings_nothing():
     assert v.tolist() == [1, 0, 0]
 
 
-@pytest.mark.parametrize("labels", [[0] * 20 + [1], [0, 1], [0, 0, 0, 1]])
 def blend_of_two(plain=None):
     """Two ensembles of constant functions, 0 and 1, on a column that went from −1 to 1."""
     network = px.networks.MLP(2, 1, (2,), key=0)
@@ -325,6 +324,7 @@ def test_a_trend_goes_on():
     assert np.sqrt(np.mean(np.square(made.predict(x[~past]) - y[~past]))) < 1.5
 
 
+@pytest.mark.parametrize("labels", [[0] * 20 + [1], [0, 1], [0, 0, 0, 1]])
 def test_few_rows_of_a_class_grow_no_trees(labels, brief, monkeypatch):
     monkeypatch.setattr(portfolios._Maker, "quick", QUICK)
     x = np.random.default_rng(0).normal(size=(len(labels), 2))
